@@ -1,0 +1,49 @@
+# make setup | demo | test | test-fast | lint | bench | crash | lock
+# Only Python 3.11+ and Java 17+ are needed; everything else goes into .venv.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.setup
+
+.PHONY: setup demo test test-fast lint bench crash lock clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt packages/penstock/pyproject.toml packages/penstock-sdk/pyproject.toml packages/penstock-protocol/pyproject.toml
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	@sh scripts/need-java.sh
+	@$(BIN)/python examples/demo.py
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy packages/penstock-protocol/src packages/penstock-sdk/src packages/penstock/src tests bench examples
+	$(BIN)/lint-imports
+
+# The fast loop for people: no Spark is started.
+test-fast: $(STAMP)
+	$(BIN)/pytest -q -m "not spark and not crash and not long"
+
+test: lint
+	@sh scripts/need-java.sh
+	$(BIN)/pytest -m "not long"
+
+# The long campaigns; `make test` runs a fixed-seed share of them.
+crash: $(STAMP)
+	@sh scripts/need-java.sh
+	$(BIN)/pytest -m "crash or long" -s
+
+bench: $(STAMP)
+	@sh scripts/need-java.sh
+	$(BIN)/python -m bench
+
+# Pins what setup installs. Run it after changing a dependency; the result names versions only.
+lock: $(STAMP)
+	$(BIN)/python scripts/lock.py > constraints.txt
+
+clean:
+	rm -rf $(VENV) demo build dist

@@ -1,0 +1,79 @@
+"""The one place that writes to the terminal. What people read goes to stderr, what programs read (`--json`) to stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.pipeline import Summary
+
+
+def print_error(error: PenstockError) -> None:
+    print(printable(str(error)), file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """Nothing from a file name or a record may drive the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+class Printer:
+    def __init__(self, *, as_json: bool) -> None:
+        self._json = as_json
+
+    def event(self, event: str, pipeline: str, source: str, details: dict[str, Any]) -> None:
+        """Called from any thread of the engine; one line per event."""
+        if self._json:
+            self._line({"event": event, "pipeline": pipeline, "source": source, **details})
+            return
+        lane = f"{pipeline}/{source}: " if pipeline else ""
+        text = _TEXTS.get(event, "{event}").format(event=event, **details)
+        if text:
+            print(printable(lane + text), file=sys.stderr, flush=True)
+
+    def summary(self, summary: Summary) -> None:
+        if self._json:
+            self._line(summary.to_json())
+            return
+        for p in summary.pipelines:
+            print(f"\n{p.id}: {p.status.value} after {p.seconds:.1f} s", file=sys.stderr)
+            for lane in p.lanes:
+                rate = f", {lane.read / p.seconds:,.0f} records/s" if p.seconds > 0 and lane.read else ""
+                print(f"  {lane.source}: {lane.read:,} read, {lane.acked:,} acked{rate}", file=sys.stderr)
+                for name, n in lane.delivered.items():
+                    print(
+                        f"  {lane.source} → {name}: {n:,} delivered, {lane.filtered.get(name, 0):,} filtered",
+                        file=sys.stderr,
+                    )
+                if lane.remaining:
+                    r = lane.remaining
+                    count = "an unknown number of" if r.records is None else f"{r.records:,}"
+                    print(
+                        f"  {lane.source}: {count} records in {r.files} files remain in {r.batches} unfinished batch(es);"
+                        " they are delivered at the next start",
+                        file=sys.stderr,
+                    )
+            if p.error:
+                print_error(p.error)
+
+    def trace(self, summary: Summary) -> None:
+        for p in summary.pipelines:
+            if p.trace:
+                print(p.trace, file=sys.stderr)
+
+    def _line(self, value: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps(value) + "\n")
+        sys.stdout.flush()
+
+
+_TEXTS = {
+    "starting": "starting {what} …",
+    "stopping": "stopping: the batch in flight is finished, for at most {deadline:.0f} s; once more stops at once",
+    "snapshot": "",
+    "batch": "batch {batch}: {files} file(s), {bytes:,} bytes delivered",
+    "recovery": "recovery: batch {batch} was {state}: {action}",
+    "retry": "{error}\n  trying again in {seconds} s (try {try})",
+    "reread": "batch {batch} is taken anew: {why}",
+}

@@ -1,0 +1,155 @@
+"""`files` as a destination: exactly once, atomic per file.
+
+    <path>/<pipeline>.<lane>-<batch>-<n>-<hash12>.txt            what people see; name order is delivery order per strand
+    <path>/_penstock/<pipeline>.<lane>/<hash>/<attempt id>/      staging; readers that follow Hadoop's custom skip `_*`
+    <path>/_penstock/<pipeline>.<lane>/receipt.json              the last delivery of the lane
+
+Tasks write under the attempt's own folder. The manifest (staged name → final name, bytes) goes into the ledger; commit and
+recovery only finish its renames. Nothing outside the lane's own prefix is ever touched.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from penstock import fs, record
+from penstock.connectors.files.settings import FilesDestinationSettings
+from penstock.errors import AccountError, Stop
+from penstock.native import Delivery, DeliveryId, ExactlyOnceDestination, Receipt, Staged
+from penstock.testing import faults
+
+EXTENSION = ".txt"
+
+
+class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
+    def __init__(self, settings: FilesDestinationSettings, destination_id: str) -> None:
+        super().__init__(settings, destination_id)
+        self.root = Path(settings.path).absolute()
+
+    def check(self) -> None:
+        """Also makes the folder: a destination that can't be written is said before Spark starts."""
+        try:
+            fs.make_folder(self.root / "_penstock")
+            probe = self.root / "_penstock" / ".probe"
+            probe.touch()
+            probe.unlink()
+        except OSError as e:
+            raise Stop(
+                f"The destination folder {self.root} can't be written",
+                code="files.not-writable",
+                why=e.strerror or str(e),
+                hint="check the path, its permissions and free space",
+            ) from e
+
+    def stage(self, d: Delivery) -> Staged:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        assert d.rows is not None
+        folder = self._staging(d) / d.attempt_id
+        fs.make_folder(folder.parent)
+        seen = Observation()
+        lines = d.rows.select(F.col(record.AFTER).cast("string").alias("value"))
+        counted = lines.observe(
+            seen, F.count(F.lit(1)).alias("rows"), F.sum(F.octet_length("value") + F.lit(1)).alias("bytes")
+        )
+        counted.write.text(str(folder))
+        rows, expected = seen.get["rows"], seen.get["bytes"] or 0
+        parts = sorted((p for p in folder.iterdir() if p.name.startswith("part-")), key=_part_number)
+        files = [(p, p.stat().st_size) for p in parts if p.stat().st_size > 0]
+        written = sum(size for _, size in files)
+        if written != expected and faults.safeguard("account"):
+            raise AccountError(
+                f"{self.destination_id}: the staged files are not what the batch holds",
+                code="files.staged",
+                why=f"{rows} lines of {expected} bytes went in; {_newlines(p for p, _ in files)} lines of {written} bytes are staged",
+                hint="nothing was delivered; check the file system, then start again",
+            )
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda f: fs.fsync_file(f[0]), files))
+        fs.fsync_folder(folder)
+        fs.fsync_folder(folder.parent)
+        prefix = f"{_lane(d)}-{d.batch:012d}"
+        manifest = [
+            {
+                "staged": str(path.relative_to(self.root)),
+                "name": f"{prefix}-{n:05d}-{d.hash[:12]}{EXTENSION}",
+                "bytes": size,
+            }
+            for n, (path, size) in enumerate(files)
+        ]
+        if not faults.safeguard("staging"):
+            self._publish(manifest)
+        return Staged(rows, written, manifest)
+
+    def commit(self, d: DeliveryId, s: Staged) -> Receipt:
+        self._publish(s.manifest)
+        receipt = Receipt(s.rows, made=tuple(f["name"] for f in s.manifest))
+        note = {"version": 1, "batch": d.batch, "hash": d.hash, "fence": d.fence, "receipt": receipt.to_json()}
+        fs.make_folder(self._receipt(d).parent)
+        fs.replace(self._receipt(d), json.dumps(note).encode())
+        self.discard(d)
+        return receipt
+
+    def _publish(self, manifest: list[dict[str, Any]]) -> None:
+        """Only this renames staged files, so one that is missing from its folder is out already, whoever took it since."""
+        try:
+            for f in manifest:
+                staged, final = self.root / f["staged"], self.root / f["name"]
+                try:
+                    staged.rename(final)
+                except FileNotFoundError:
+                    if not staged.parent.exists() and not final.exists():
+                        raise
+                faults.reach("K6a")
+            fs.fsync_folder(self.root)
+        except OSError as e:
+            raise Stop(
+                f"{self.destination_id}: prepared files could not be published",
+                code="files.publish",
+                where=str(self.root),
+                why=str(e),
+                hint="make the folder writable or restore what was removed under _penstock, then start again: it goes on where it stopped",
+            ) from e
+
+    def find(self, d: DeliveryId) -> Receipt | None:
+        note = self._note(d)
+        return Receipt.from_json(note["receipt"]) if note and note["hash"] == d.hash else None
+
+    def discard(self, d: DeliveryId) -> None:
+        shutil.rmtree(self._staging(d), ignore_errors=True)
+
+    def _note(self, d: DeliveryId) -> Any:
+        try:
+            return json.loads(self._receipt(d).read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def _receipt(self, d: DeliveryId) -> Path:
+        return self.root / "_penstock" / _lane(d) / "receipt.json"
+
+    def _staging(self, d: DeliveryId) -> Path:
+        return self.root / "_penstock" / _lane(d) / d.hash
+
+
+def _lane(d: DeliveryId) -> str:
+    """One prefix per lane: a dot inside an id is encoded, so that a.b + c and a + b.c stay apart."""
+    return ".".join(part.replace(".", "%2E") for part in (d.pipeline, d.lane))
+
+
+def _part_number(path: Path) -> int:
+    return int(path.name.split("-")[1])
+
+
+def _newlines(paths: Iterable[Path]) -> int:
+    total = 0
+    for path in paths:
+        with path.open("rb") as f:
+            while chunk := f.read(1 << 20):
+                total += chunk.count(b"\n")
+    return total

@@ -1,0 +1,1 @@
+"""The steps of a batch, one file each; `run.py` is the way through them."""

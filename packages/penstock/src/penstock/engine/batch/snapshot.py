@@ -1,0 +1,19 @@
+"""Step 1, snapshot: ask the source what is there and write it down, with the first attempt, before anything is read."""
+
+from __future__ import annotations
+
+from penstock.engine.batch.context import Work
+from penstock.ledger import Attempt, Snapshot
+from penstock.ranges import Known
+from penstock.testing import faults
+
+
+def take(work: Work, known: Known) -> tuple[Snapshot, Attempt] | None:
+    """The next batch, or None when the source has nothing new."""
+    ranges = work.source.available(known, work.limits)
+    if ranges is None:
+        return None
+    faults.reach("K1")
+    taken = work.ledger.take(work.lane, ranges)
+    faults.reach("K2")
+    return taken

@@ -1,0 +1,89 @@
+"""What an exception means for the lane: `Retry`, `Stop`, or a JVM that is gone. The only place that reads Java's causes."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from penstock.errors import PenstockError, Retry, Stop
+
+FULL = "No space left on device"
+
+
+class SparkDied(Stop):
+    """The JVM ended. The engine ends with it, with exit 1; the batch is tried again at the next start."""
+
+
+def classify(e: BaseException) -> PenstockError:
+    """The error to act on and to show. Errors that are ours already are returned as they are."""
+    from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+    from pyspark.errors import PySparkException
+
+    if isinstance(e, PenstockError):
+        return e
+    if isinstance(e, OSError) and e.errno == errno.ENOSPC:
+        return _full(str(e))
+    if isinstance(e, Py4JNetworkError | ConnectionError | EOFError):
+        return SparkDied(
+            "Spark's Java process ended",
+            code="spark.died",
+            why=str(e) or type(e).__name__,
+            hint="its last words are in spark.log",
+        )
+    if isinstance(e, Py4JJavaError):
+        return _java(_causes(e.java_exception))
+    if isinstance(e, PySparkException):
+        origin = getattr(e, "_origin", None)
+        causes = _causes(origin) if origin is not None else [str(e)]
+        return _unreadable(e, causes) or _java(causes)
+    if isinstance(e, Py4JError):
+        return SparkDied(
+            "Spark's Java process does not answer",
+            code="spark.died",
+            why=str(e),
+            hint="its last words are in spark.log",
+        )
+    return Stop(f"{type(e).__name__}: {e}", code="engine.unexpected", hint="run with --debug to see where it came from")
+
+
+def _unreadable(e: Any, causes: list[str]) -> Stop | None:
+    condition = e.getCondition() or ""
+    if not condition.startswith("FAILED_READ_FILE"):
+        return None
+    path = (e.getMessageParameters() or {}).get("path", "?")
+    return Stop(
+        f"The file {path} can't be read to its end",
+        code="files.unreadable-file",
+        why=_first_line(causes[-1]),
+        hint="nothing of this batch was delivered; repair the file, or move it out of the folder and set `on-change: reread`",
+    )
+
+
+def _java(causes: list[str]) -> PenstockError:
+    root = _first_line(causes[-1])
+    if any(FULL in c for c in causes):
+        return _full(root)
+    if "java.io.IOException" in root or "java.net." in root:
+        return Retry("A Spark job failed", code="spark.io", why=root)
+    return Stop(
+        "A Spark job failed", code="spark.job", why=root, hint="spark.log in the state folder has the whole story"
+    )
+
+
+def _full(why: str) -> Retry:
+    return Retry(
+        "The disk is full", code="disk.full", why=why, hint="free space: the same batch is tried again, nothing is lost"
+    )
+
+
+def _causes(throwable: Any) -> list[str]:
+    """The chain of causes as text, the root last."""
+    texts: list[str] = []
+    while throwable is not None and len(texts) < 20:
+        texts.append(str(throwable.toString()))
+        throwable = throwable.getCause()
+    return texts
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else text

@@ -1,0 +1,107 @@
+"""The Spark session: made here unless the caller brings one, and one `newSession()` per lane with the lane's settings.
+
+A setting in REQUIRED or LANE carries a promise. A user's `--conf`, or a session that is brought along, that contradicts one
+of REQUIRED is refused by its name; LANE is set on the lane's own session, so nothing outside can contradict it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Fixed when the JVM starts; checked on a session that is brought along.
+REQUIRED = {
+    "spark.speculation": "false",  # a second copy of a task would stage its rows twice
+}
+
+# Chosen for a session of our own; a user may change them.
+DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",  # no .crc beside every file
+    "spark.sql.legacy.createHiveTableByDefault": "false",
+    "spark.driver.memory": "2g",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+}
+
+# On every lane's session. `seq` and the order of output names rest on one partition per file block.
+LANE = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.subexpressionElimination.enabled": "false",
+    "spark.sql.files.maxPartitionBytes": "64m",
+    "spark.sql.files.openCostInBytes": "64m",
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.files.maxPartitionNum": "2147483647",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.maxRecordsPerFile": "0",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+    "spark.sql.maxConcurrentOutputFileWriters": "8",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+    "spark.sql.sources.commitProtocolClass": "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol",
+}
+
+
+def start(master: str, conf: Mapping[str, str], log_file: Path) -> SparkSession:
+    """Starts Spark for this process. What the JVM prints goes to `log_file`."""
+    refuse_conflicts(conf)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    settings = {"spark.master": master, "spark.app.name": "penstock", **DEFAULTS, **conf, **REQUIRED}
+    spark_conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    try:
+        with log_file.open("ab") as log:
+            gateway = launch_gateway(spark_conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway, conf=spark_conf)
+        return SparkSession.builder.config(conf=spark_conf).getOrCreate()
+    except (PySparkRuntimeError, FileNotFoundError) as e:
+        raise UsageError(
+            "Spark did not start",
+            code="spark.start",
+            why=str(e).splitlines()[0],
+            hint="Spark needs Java 17 or newer: install it (e.g. openjdk-17-jre-headless) or set JAVA_HOME;"
+            f" what the JVM said is in {log_file}",
+        ) from e
+
+
+def refuse_conflicts(conf: Mapping[str, str]) -> None:
+    """A user's setting that contradicts a promise is refused by its name."""
+    for name, value in {**REQUIRED, **LANE}.items():
+        given = conf.get(name)
+        if given is not None and given.lower() != value.lower():
+            raise UsageError(
+                f"The Spark setting {name}={given} contradicts what Penstock promises",
+                code="spark.setting",
+                why=f"it has to be {value}",
+                hint="leave it out",
+            )
+
+
+def refuse_session(spark: SparkSession) -> None:
+    """The same for a session the caller brings."""
+    refuse_conflicts({name: spark.sparkContext.getConf().get(name, value) or value for name, value in REQUIRED.items()})
+
+
+def for_lane(spark: SparkSession) -> SparkSession:
+    """A session of the lane's own over the same Spark: what it sets, nobody else sees."""
+    session = spark.newSession()
+    for name, value in LANE.items():
+        session.conf.set(name, value)
+    return session

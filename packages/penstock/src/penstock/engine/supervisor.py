@@ -1,0 +1,234 @@
+"""The engine: takes the state folder, checks everything that needs no Spark, starts Spark, runs a thread per lane, stops.
+
+One instance per process run. `stop.request()` may come from a signal handler at any time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine import session
+from penstock.engine.backoff import Backoff
+from penstock.engine.batch.context import Target, Work
+from penstock.engine.classify import SparkDied
+from penstock.engine.lane import LaneLoop, Remaining, Report, Status
+from penstock.engine.lock import StateFolder
+from penstock.engine.stop import StopSignal
+from penstock.errors import PenstockError
+from penstock.ledger import Ledger, Prepared, Totals
+from penstock.native import ExactlyOnceDestination, Limits, NativeSource, Processor
+from penstock.testing import faults
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEADLINE = 30.0  # seconds a graceful stop may take
+TICK = 0.1
+ONCE_TRIES = 3  # `--once` gives up after this many retries in a row; a continuous run never does
+
+
+@dataclass(frozen=True)
+class LanePlan:
+    """One source and what is downstream of it, not yet running. `targets` makes a lane's own destinations."""
+
+    source: NativeSource[Any]
+    limits: Limits
+    processors: tuple[Processor[Any], ...]
+    targets: Mapping[str, Target]
+
+
+@dataclass(frozen=True)
+class PipelinePlan:
+    id: str
+    lanes: tuple[LanePlan, ...]
+    rebuild: Callable[[Prepared], ExactlyOnceDestination[Any]]
+
+
+@dataclass(frozen=True)
+class LaneResult:
+    source: str
+    read: int  # of batches finished in this run
+    acked: int
+    delivered: Mapping[str, int]
+    filtered: Mapping[str, int]
+    remaining: Remaining | None
+
+
+@dataclass(frozen=True)
+class PipelineResult:
+    id: str
+    status: Status
+    error: PenstockError | None
+    trace: str
+    seconds: float
+    lanes: tuple[LaneResult, ...]
+
+
+@dataclass
+class _Running:
+    plan: PipelinePlan
+    stop: StopSignal = field(default_factory=StopSignal)
+    loops: list[tuple[LanePlan, LaneLoop, Totals, int]] = field(default_factory=list)
+    threads: list[Any] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+    cancelled: bool = False
+
+    def alive(self) -> bool:
+        return any(t.is_alive() for t in self.threads)
+
+    def failed(self) -> LaneLoop | None:
+        return next((loop for _, loop, _, _ in self.loops if loop.status is Status.DEGRADED), None)
+
+
+class Engine:
+    def __init__(
+        self,
+        state: Path,
+        *,
+        spark: SparkSession | None = None,
+        master: str = "local[*,4]",
+        conf: Mapping[str, str] | None = None,
+        deadline: float = DEADLINE,
+        report: Callable[[str, str, str, dict[str, Any]], None] = lambda *_: None,
+    ) -> None:
+        self.stop = StopSignal()
+        self._state = StateFolder(state)
+        self._spark = spark
+        self._own_spark = spark is None
+        self._master = master
+        self._conf = dict(conf or {})
+        self._deadline = deadline
+        self._report = report  # (event, pipeline, source, details)
+
+    def run(self, pipelines: Sequence[PipelinePlan], *, once: bool) -> list[PipelineResult]:
+        """Returns when every lane has ended. Raises `UsageError` for what is wrong before anything runs."""
+        session.refuse_conflicts(self._conf)
+        self._state.open()
+        ledger: Ledger | None = None
+        try:
+            refused = {p.id: e for p in pipelines if (e := _check(p)) is not None}
+            ledger = Ledger(self._state.ledger)
+            running: list[_Running] = []
+            if len(refused) < len(pipelines):
+                spark = self._start_spark()
+                running = [self._start(p, ledger, spark, once) for p in pipelines if p.id not in refused]
+                self._watch(running, spark)
+            results = {r.plan.id: _result(r, ledger) for r in running}
+            results |= {name: PipelineResult(name, Status.DEGRADED, e, "", 0.0, ()) for name, e in refused.items()}
+            return [results[p.id] for p in pipelines]
+        finally:
+            if ledger is not None:
+                ledger.close()
+            if self._own_spark and self._spark is not None:
+                _quit(self._spark)
+            self._state.close()
+
+    def _start_spark(self) -> SparkSession:
+        if self._spark is None:
+            self._report("starting", "", "", {"what": "Spark"})
+            self._spark = session.start(self._master, self._conf, self._state.path / "spark.log")
+        else:
+            session.refuse_session(self._spark)
+        return self._spark
+
+    def _start(self, plan: PipelinePlan, ledger: Ledger, spark: SparkSession, once: bool) -> _Running:
+        from pyspark import InheritableThread
+
+        running = _Running(plan)
+        for lane in plan.lanes:
+            row = ledger.lane(plan.id, lane.source.source_id)
+            work = Work(
+                row,
+                lane.source,
+                lane.processors,
+                lane.targets,
+                lane.limits,
+                session.for_lane(spark),
+                ledger,
+                plan.rebuild,
+            )
+            loop = LaneLoop(
+                work,
+                running.stop,
+                self._reporter(plan.id, lane.source.source_id),
+                once=once,
+                backoff=Backoff(tries=ONCE_TRIES if once else None),
+                tag=f"penstock-{plan.id}-{lane.source.source_id}",
+            )
+            running.loops.append((lane, loop, ledger.totals(row.key), row.key))
+            running.threads.append(InheritableThread(target=loop.run, name=loop.tag, daemon=True, session=work.spark))
+        for thread in running.threads:
+            thread.start()
+        return running
+
+    def _reporter(self, pipeline: str, source: str) -> Report:
+        return lambda event, details: self._report(event, pipeline, source, details)
+
+    def _watch(self, running: list[_Running], spark: SparkSession) -> None:
+        """Until all lanes have ended: hands stops on, turns them forceful in time, stops a pipeline one of whose lanes failed."""
+        stopping = False
+        while any(r.alive() for r in running):
+            time.sleep(TICK)
+            died = any(isinstance(loop.error, SparkDied) for r in running for _, loop, _, _ in r.loops)
+            if self.stop.requested and not stopping:
+                stopping = True
+                self._report("stopping", "", "", {"deadline": self._deadline})
+            late = self.stop.overdue(self._deadline) or (self.stop.requested and not faults.safeguard("drain"))
+            for r in running:
+                if died or self.stop.forced or late or r.failed():
+                    r.stop.force()
+                elif self.stop.requested and not r.stop.requested:
+                    r.stop.request()
+                if r.stop.forced and not r.cancelled and not died:
+                    r.cancelled = True
+                    for _, loop, _, _ in r.loops:
+                        spark.sparkContext.cancelJobsWithTag(loop.tag)
+
+
+def _result(r: _Running, ledger: Ledger) -> PipelineResult:
+    failed = r.failed()
+    lanes = []
+    for plan, loop, before, key in r.loops:
+        now = ledger.totals(key)
+        lanes.append(
+            LaneResult(
+                plan.source.source_id,
+                now.read - before.read,
+                now.acked - before.acked,
+                {name: now.delivered.get(name, 0) - before.delivered.get(name, 0) for name in plan.targets},
+                {name: now.filtered.get(name, 0) - before.filtered.get(name, 0) for name in plan.targets},
+                loop.remaining(),
+            )
+        )
+    return PipelineResult(
+        r.plan.id,
+        Status.DEGRADED if failed else Status.STOPPED,
+        failed.error if failed else None,
+        failed.trace if failed else "",
+        time.monotonic() - r.started,
+        tuple(lanes),
+    )
+
+
+def _check(pipeline: PipelinePlan) -> PenstockError | None:
+    """What can be said without Spark is said before it starts; one bad pipeline does not keep the others from running."""
+    try:
+        for lane in pipeline.lanes:
+            lane.source.check()
+            for target in lane.targets.values():
+                target.destination.check()
+    except PenstockError as e:
+        return e
+    return None
+
+
+def _quit(spark: SparkSession) -> None:
+    """Stops Spark; a JVM that is gone already is no error."""
+    try:
+        spark.stop()
+    except Exception:
+        return

@@ -1,0 +1,85 @@
+"""The interface of a native source: a feed of ranges that Spark reads itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from penstock.ranges import Known, Limits, Ranges
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+S = TypeVar("S")
+
+
+class NativeSource(Generic[S]):
+    """One instance per lane, in the engine process. All methods but `check` are called from the lane's own thread, one at
+    a time. In each of them `Retry` makes the lane back off, run recovery and try again, `Stop` stops the pipeline, and
+    any other exception counts as `Stop`.
+    """
+
+    packages: ClassVar[Mapping[str, str]] = {}  # Spark minor version → package coordinates this source needs
+
+    def __init__(self, settings: S, source_id: str) -> None:
+        """Called before Spark is there. No I/O."""
+        self.settings = settings
+        self.source_id = source_id
+
+    def check(self) -> None:
+        """Called once before Spark starts: is the path there, does the server answer? Raise `Stop` if it can never work."""
+
+    def available(self, known: Known, limits: Limits) -> Ranges | None:
+        """What can be read after what is known, cut by the limits; None = nothing new right now.
+
+        Called whenever the lane has nothing to do. What is returned is written into the ledger before anything is read,
+        and is never asked for again. Must not change anything outside.
+        """
+        raise NotImplementedError
+
+    def frame(self, spark: SparkSession, ranges: Ranges) -> DataFrame:
+        """Exactly these ranges, as record columns (any of `penstock.record.COLUMNS`; missing ones get their default).
+
+        Called once per attempt. Equal ranges give equal rows, `seq` and `position` on any number of cores. Reads lazily:
+        the job runs later.
+        """
+        raise NotImplementedError
+
+    def recheck(self, ranges: Ranges) -> None:
+        """Raise `InputChanged` unless the ranges are there as they were taken. Called before the read, after it, and to
+        explain a job that failed."""
+
+    def promised(self, ranges: Ranges) -> int | None:  # noqa: ARG002
+        """How many records the ranges hold, where that is known without reading; else None and the scan is counted."""
+        return None
+
+    def evidence(self) -> Mapping[str, Column]:
+        """Aggregates over `frame` that are computed directly above the scan, for `verify`. Keep them cheap."""
+        return {}
+
+    def verify(self, ranges: Ranges, records: int, evidence: Mapping[str, int]) -> None:
+        """Called once per attempt after the job succeeded and before anything is prepared, with the number of records
+        that the scan gave. Raise `Stop` unless that is all of these ranges.
+        """
+
+    def acked(self, ranges: Ranges) -> None:
+        """Everything in these ranges, and all before it, is settled at every destination that decides.
+
+        Called in order, at most once per range, after the ledger has stored it. A crash can swallow the call: what was
+        acked before this start is in `Known.acked`.
+        """
+
+    def count(self, ranges: Ranges) -> int | None:
+        """How many records are left in ranges that a stop could not finish. May read them; None when it would take long."""
+        return self.promised(ranges)
+
+    def idle(self) -> bool:
+        """Asked by `run --once` after `available` gave None: False while something is on its way that is worth waiting for."""
+        return True
+
+    def wait(self, timeout: float) -> None:
+        """Returns after `timeout` seconds, or earlier if something may be there. Called when `available` gave None."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Called once, at the end."""

@@ -1,0 +1,1 @@
+"""From a pipeline to what the engine runs. Pure: no Spark, no I/O."""

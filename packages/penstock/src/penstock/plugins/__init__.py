@@ -1,0 +1,1 @@
+"""From a plugin's name to its class. Loads nothing until it is asked for."""

@@ -1,0 +1,105 @@
+"""Ranges: what a batch is made of, in the source's own positions. Plain data that goes into the ledger as JSON.
+
+Made by a source's `available`, written into the snapshot row, and given back unchanged to `frame`, `verify` and `acked`,
+in this process or in one started a year later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+Json = Any  # what json.loads returns
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A stretch of one strand. `strand` and `position` are its identity and go into the delivery hash; the rest does not."""
+
+    strand: str  # what keeps order: a file's path, a topic's partition, a log
+    position: Mapping[str, Json]  # real positions, e.g. {"size": …, "mtime": …, "from": 0, "to": …}
+    base: int = 0  # the seq of its first record, or below it
+    size: int = 0  # bytes, for limits and reports
+
+    def to_json(self) -> Json:
+        return [self.strand, dict(self.position), self.base, self.size]
+
+    @classmethod
+    def from_json(cls, value: Json) -> Range:
+        strand, position, base, size = value
+        return cls(strand, position, base, size)
+
+
+@dataclass(frozen=True)
+class Ranges(Sequence[Range]):
+    """The ranges of one snapshot. Never empty in the ledger."""
+
+    items: tuple[Range, ...]
+    next_seq: int = 0  # the first seq no strand of this source has used yet
+    forget: tuple[str, ...] = field(default=(), compare=False)  # strands the ledger need not remember any longer
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Range]:
+        return iter(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> Range: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Range, ...]: ...
+    def __getitem__(self, index: int | slice) -> Range | tuple[Range, ...]:
+        return self.items[index]
+
+    @property
+    def size(self) -> int:
+        return sum(r.size for r in self.items)
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {"next_seq": self.next_seq, "ranges": [r.to_json() for r in self.items]}, separators=(",", ":")
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Ranges:
+        value = json.loads(text)
+        return cls(tuple(Range.from_json(r) for r in value["ranges"]), value["next_seq"])
+
+
+@dataclass
+class Known:
+    """What the ledger knows of a source: per strand the last range taken, and which of those are acked already.
+
+    Loaded when a lane enters its loop, kept up with each batch. Sources only read it.
+    """
+
+    strands: dict[str, Range]
+    next_seq: int
+    acked: set[str]  # strands whose last range has been acked
+
+    def took(self, ranges: Ranges) -> None:
+        for name in ranges.forget:
+            self.strands.pop(name, None)
+            self.acked.discard(name)
+        for r in ranges:
+            self.strands[r.strand] = r
+            self.acked.discard(r.strand)
+        self.next_seq = max(self.next_seq, ranges.next_seq)
+
+    def settled(self, ranges: Ranges) -> None:
+        self.acked.update(r.strand for r in ranges)
+
+    def dropped(self, ranges: Ranges) -> None:
+        for r in ranges:
+            self.strands.pop(r.strand, None)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Where a batch is cut. A source may give less, and one strand more when it cannot be cut inside."""
+
+    max_records: int | None = None
+    max_bytes: int = 512 * 1024 * 1024
+    max_files: int = 1000

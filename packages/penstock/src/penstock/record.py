@@ -1,0 +1,43 @@
+"""The record on Spark: the names of its columns and the words for what becomes of it. Imports nothing of ours.
+
+A column is written by the source, or filled in by `engine/batch/read.py` with the default below it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+SOURCE = "source"  # the source connector's id
+SEQ = "seq"  # long: unique in its source, strictly increasing along a strand
+PART = "part"  # int: 0 unless the record was split; (source, seq, part) is its identity
+POSITION = "position"  # binary: the source's own, equal on every replay
+OPERATION = "operation"  # create | update | delete | snapshot
+NAMESPACE = "namespace"  # the metadata key opencdc.collection
+PHASE = "phase"  # copy | sync | complete
+TIMESTAMP = "timestamp"  # the snapshot's batch time unless the source knows better
+METADATA = "metadata"  # map<string,string>
+KEY = "key"
+BEFORE = "before"
+AFTER = "after"
+
+OUTCOME = "_outcome"  # internal: what the processors decided, see Outcome; NULL = to be delivered
+
+COLUMNS = (SOURCE, SEQ, PART, POSITION, OPERATION, NAMESPACE, PHASE, TIMESTAMP, METADATA, KEY, BEFORE, AFTER)
+
+
+class Shape(StrEnum):
+    """What a payload column holds."""
+
+    RAW = "raw"  # binary, untouched
+    TYPED = "typed"  # a struct with a known schema
+    OPEN = "open"  # JSON-like, for records that differ
+
+
+class Outcome(StrEnum):
+    """What became of a record at a destination. Nothing else exists."""
+
+    DELIVERED = "delivered"
+    FILTERED = "filtered"
+    DEAD_LETTERED = "dead-lettered"
+    DISCARDED = "discarded"
+    PENDING = "pending"

@@ -1,0 +1,71 @@
+"""The one seam for tests: named points where a process can be killed, and safeguards that can be switched off.
+
+Production code calls `reach(name)` at each point and asks `safeguard(name)` where a promise is kept. Both are a test of
+a module variable, and nothing but a call of `install` from Python changes it: there is no environment variable, file or
+setting, so a production run cannot be made unsafe from outside.
+
+The names: K1 … K25 are the kill points of the contract; the others are listed in POINTS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+POINTS = {
+    "K1": "before the snapshot",
+    "K2": "after the snapshot, before the read",
+    "K6": "staged, not prepared",
+    "K7": "prepared, not committed",
+    "K6a": "between two renames of one delivery",
+    "K8": "committed, not done",
+    "K11": "during recovery",
+    "stage": "a staging job starts",
+    "prepare": "the prepare transaction starts",
+    "commit": "the commits start",
+    "done": "the frontier is stored, the ack not sent",
+    "ack": "the ack is being sent",
+    "acked": "the ack was sent",
+    "ledger": "a ledger transaction is about to commit; the detail is its name",
+    "fsync": "a file or folder is about to be fsynced; the detail is its path",
+}
+
+SAFEGUARDS = {
+    "staging": "what is staged is invisible until it is prepared",
+    "receipt": "a delivery that the destination already holds is not made again",
+    "roll-forward": "prepared work is committed as it was staged, never recomputed",
+    "one-snapshot": "a retry runs the snapshot that is written down instead of taking a new one",
+    "attempt-names": "every attempt stages under a name of its own",
+    "ack-once": "the frontier is stored before the ack is sent",
+    "prefix-ack": "a batch is acked only when everything before it is done",
+    "fence": "a ledger write of an engine that was replaced is refused",
+    "lock": "one engine per state folder",
+    "epoch": "every new ledger starts at a random epoch, so hashes of another life never match",
+    "version": "a state folder of a newer version is refused",
+    "fsync": "what a prepare names is on disk before the ledger says so",
+    "settle": "a file that is still being written is not taken",
+    "unchanged": "a file is checked before and after it is read",
+    "account": "a batch whose numbers do not add up is not prepared",
+    "drain": "a graceful stop finishes the batch in flight",
+}
+
+_hook: Callable[[str, str], None] | None = None
+_off: frozenset[str] = frozenset()
+
+
+def reach(point: str, detail: str = "") -> None:
+    """Called by production code at a named point. Free unless a test has installed a hook."""
+    if _hook is not None:
+        _hook(point, detail)
+
+
+def safeguard(name: str) -> bool:
+    """True unless a test has switched this safeguard off."""
+    return name not in _off
+
+
+def install(hook: Callable[[str, str], None] | None = None, off: Collection[str] = ()) -> None:
+    """For tests: calls `hook(point, detail)` at every point and switches safeguards off. `install()` ends both."""
+    global _hook, _off
+    if unknown := set(off) - SAFEGUARDS.keys():
+        raise ValueError(f"no such safeguard: {', '.join(sorted(unknown))}")
+    _hook, _off = hook, frozenset(off)
