@@ -325,6 +325,8 @@ def test_a_file_without_pipelines_is_refused(write: Write) -> None:
             "item 1 of 'processors' must be a mapping of keys to values",
         ),
         ("settings: {path: ./in}", "batch: {max-files: 0}", (5, 76), "'max-files' must be greater than 0"),
+        ("settings: {path: ./in}", "batch: {max-records: 0}", (5, 78), "'max-records' must be greater than 0"),
+        ("settings: {path: ./in}", "batch: {max-bytes: 0}", (5, 76), "'max-bytes' must be greater than 0"),
         ("settings: {path: ./in}", "batch: {max-files: x}", (5, 76), "'max-files' must be a whole number"),
         ("settings: {path: ./in}", "batch: {max-files: true}", (5, 76), "'max-files' must be a whole number"),
         (
@@ -363,7 +365,9 @@ def test_a_bad_value_is_refused_at_its_place(
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "just text\n"])
 def test_a_file_that_is_no_mapping_is_refused(write: Write, text: str) -> None:
-    assert short(refused(write(text))) == [("config.bad-value", (1, 1))]
+    problem = only(refused(write(text)))
+    assert short([problem]) == [("config.bad-value", (1, 1))]
+    assert problem.what == "the file must be a mapping of keys to values"
 
 
 @pytest.mark.parametrize("connectors", ["3", "x", "{a: b}", "[x]", "[[]]", "[{type: [source]}]"])

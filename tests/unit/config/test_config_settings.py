@@ -135,6 +135,12 @@ def test_the_value_of_a_reference_is_in_no_error(tmp_path: Path, name: str) -> N
         error = error.__cause__ or error.__context__
 
 
+def test_a_value_given_in_python_is_in_no_error_either() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Example.model_validate({"path": "x", "max-rows": "hunter2"})
+    assert "hunter2" not in str(caught.value)
+
+
 def test_without_a_file_the_problems_have_no_place() -> None:
     with pytest.raises(ConfigErrors) as caught:
         parse_settings(Example, {"pth": "x"})

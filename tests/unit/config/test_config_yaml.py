@@ -102,7 +102,9 @@ def test_lines_are_counted_as_yaml_counts_them(file: Path, end: str) -> None:
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key(file: Path) -> None:
-    assert document(file, "\ufeffa: b\n").data == {"a": "b"}
+    found = document(file, "\ufeffa: b\n")
+    assert found.data == {"a": "b"}
+    assert (found.mark(("a",)), found.lines[0]) == (Mark(1, 4), "a: b")
 
 
 def test_a_duplicate_key_is_refused_even_when_one_of_the_two_is_quoted(file: Path) -> None:
@@ -143,7 +145,9 @@ def test_a_merge_key_is_refused_unless_it_is_quoted(file: Path) -> None:
 
 
 def test_a_second_document_is_refused(file: Path) -> None:
-    assert only(refused(file, "a: 1\n---\nb: 2\n"), file) == ("config.syntax", "2:1")
+    problems = refused(file, "a: 1\n---\nb: 2\n")
+    assert only(problems, file) == ("config.syntax", "2:1")
+    assert "'pipelines' list" in problems[0].hint
 
 
 def test_a_key_that_is_not_text_is_refused(file: Path) -> None:

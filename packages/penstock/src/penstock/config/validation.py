@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -11,6 +11,7 @@ from penstock.config.problem import Problem
 from penstock.config.yaml import Document, KeyPath
 
 M = TypeVar("M", bound=BaseModel)
+Noun = Literal["key", "setting"]
 
 _WORDING = {
     "model_type": "must be a mapping of keys to values",
@@ -22,10 +23,11 @@ _WORDING = {
     "bool_parsing": "must be true or false",
     "string_too_short": "must not be empty",
 }
+_WHOLE = {"key": "the file", "setting": "the settings"}
 
 
 def validate(
-    cls: type[M], data: object, document: Document | None, path: KeyPath = (), noun: str = "key"
+    cls: type[M], data: object, document: Document | None, path: KeyPath = (), noun: Noun = "key"
 ) -> tuple[M | None, list[Problem]]:
     """An instance made of `data`, which stands at `path` of the document; or None and every problem."""
     try:
@@ -36,7 +38,7 @@ def validate(
 
 
 def _problem(
-    cls: type[BaseModel], error: dict[str, Any], document: Document | None, path: KeyPath, noun: str
+    cls: type[BaseModel], error: dict[str, Any], document: Document | None, path: KeyPath, noun: Noun
 ) -> Problem:
     loc: KeyPath = error["loc"]
     place, key, hint = (*path, *loc), False, ""
@@ -49,11 +51,11 @@ def _problem(
         what = f"the {noun} '{loc[-1]}' " + ("has no value" if key else "is missing")
     else:
         code = "config.bad-value"
-        what = f"{_name(loc)} {_wording(error)}"
+        what = f"{_name(loc) or _WHOLE[noun]} {_wording(error)}"
     return document.problem(code, what, place, hint, key=key) if document else Problem(code, what, "", hint=hint)
 
 
-def nearest(word: str, known: list[str], noun: str) -> str:
+def nearest(word: str, known: list[str], noun: Noun) -> str:
     if near := difflib.get_close_matches(word, known, 1):
         return f"did you mean '{near[0]}'?"
     return f"known {noun}s: {', '.join(known)}" if known else f"there are no {noun}s here"
@@ -61,7 +63,7 @@ def nearest(word: str, known: list[str], noun: str) -> str:
 
 def _name(loc: KeyPath) -> str:
     if not loc:
-        return "the whole"
+        return ""
     return f"'{loc[-1]}'" if isinstance(loc[-1], str) else f"item {loc[-1] + 1} of {_name(loc[:-1])}"
 
 

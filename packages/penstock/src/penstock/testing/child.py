@@ -29,7 +29,7 @@ TRACE_BYTES = 4096
 class Spec:
     arguments: tuple[str, ...]  # of the command line, e.g. ("run", "p.yaml", "--once")
     trace: str
-    kill_at: str | None = None  # a point of faults.POINTS
+    kill_at: str | None = None  # a point of faults.POINTS, or ledger:<transaction>
     kill_nth: int = 1  # which time it is reached
     kill_group: bool = False  # the whole process group, or this process alone
     stop_at: str | None = None  # a point where the process stops itself (SIGSTOP) instead of dying
@@ -60,8 +60,6 @@ class Trace:
         self.counts: Counter[str] = Counter()
 
     def note(self, point: str) -> None:
-        if point in ("fsync", "ledger"):
-            return
         self.counts[point] += 1
         text = json.dumps({"last": point, "counts": self.counts}).encode()
         self._map[: len(text) + 1] = text + b"\0"
@@ -98,6 +96,10 @@ def main(spec: Spec) -> None:
     trace = Trace(spec.trace)
 
     def hook(point: str, detail: str) -> None:
+        if point == "fsync":
+            return
+        if point == "ledger":
+            point = f"ledger:{detail}"
         trace.note(point)
         if point == spec.kill_at and trace.counts[point] == spec.kill_nth:
             if spec.kill_group:

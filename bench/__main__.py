@@ -1,0 +1,13 @@
+"""`python -m bench [NAME…]` runs the benchmarks named, or all. Results are printed; nothing is asserted."""
+
+from __future__ import annotations
+
+import sys
+
+from bench import idle, text
+
+BENCHMARKS = {"text": text.main, "idle": idle.main}
+
+for name in sys.argv[1:] or BENCHMARKS:
+    print(f"== {name}: {(sys.modules['bench.' + name].__doc__ or '').splitlines()[0]}", flush=True)
+    BENCHMARKS[name]()

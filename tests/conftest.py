@@ -1,0 +1,53 @@
+"""Shared by all tests: one Spark session per test process, and cases whose children attach to its JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.testing import faults
+from tests.support.harness import Case, Gateway
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from penstock.engine import session
+
+    made = session.start("local[2,4]", {}, tmp_path_factory.mktemp("spark") / "spark.log")
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def gateway(spark: SparkSession) -> Gateway:
+    """Port and secret of the tests' own JVM, for children to attach to."""
+    parameters = spark.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]
+    return parameters.port, parameters.auth_token
+
+
+@pytest.fixture
+def case(tmp_path: Path, gateway: Gateway) -> Case:
+    """A pipeline from files to files whose children use the tests' JVM: killing one leaves its tasks running."""
+    return Case(tmp_path / "case", gateway)
+
+
+@pytest.fixture
+def make_case(tmp_path: Path, gateway: Gateway) -> Callable[..., Case]:
+    """Several cases in one test, e.g. the promise and its control."""
+
+    def make(name: str, **options: Any) -> Case:
+        return Case(tmp_path / name, gateway, **options)
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _no_faults() -> Iterator[None]:
+    yield
+    faults.install()
