@@ -47,6 +47,14 @@ def make_case(tmp_path: Path, gateway: Gateway) -> Callable[..., Case]:
     return make
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A contract test names the safeguard that its control switches off, or says why it has none."""
+    for item in items:
+        for mark in item.iter_markers("contract"):
+            if not mark.args or not (mark.kwargs.get("safeguard") or mark.kwargs.get("reason")):
+                raise pytest.UsageError(f"{item.nodeid}: @contract needs rows, and a safeguard or a reason")
+
+
 @pytest.fixture(autouse=True)
 def _no_faults() -> Iterator[None]:
     yield

@@ -91,7 +91,9 @@ class Case:
         trace = self.root / f"trace-{self.runs}"
         own = ("--state", str(self.state), "--json", "--master", f"local[{cores},4]")
         made = Spec(
-            arguments=("run", str(self.root / "p.yaml"), *arguments, *(() if self.gateway else own)),
+            arguments=(str(self.root), *arguments)
+            if "pipeline" in spec
+            else ("run", str(self.root / "p.yaml"), *arguments, *(() if self.gateway else own)),
             trace=str(trace),
             gateway=self.gateway,
             state=str(self.state),

@@ -281,8 +281,10 @@ def run(
     conf: dict[str, str] | None = None,
     report: Callable[[str, str, str, dict[str, Any]], None] | None = None,
     started: Callable[[Engine], None] | None = None,
+    **options: Any,
 ) -> Summary:
-    """Runs several pipelines in one engine. `started` is given the engine before it runs, e.g. to stop it from a signal."""
+    """Runs several pipelines in one engine. `started` is given the engine before it runs, e.g. to stop it from a signal;
+    `options` go to the engine as they are."""
     plans = [p.plan() for p in pipelines]
     from penstock.engine.supervisor import Engine
 
@@ -292,6 +294,7 @@ def run(
         master=master or "local[*,4]",
         conf=conf,
         report=report or (lambda *_: None),
+        **options,
     )
     if started is not None:
         started(engine)

@@ -93,6 +93,7 @@ class Engine:
         master: str = "local[*,4]",
         conf: Mapping[str, str] | None = None,
         deadline: float = DEADLINE,
+        backoff: Backoff | None = None,
         report: Callable[[str, str, str, dict[str, Any]], None] = lambda *_: None,
     ) -> None:
         self.stop = StopSignal()
@@ -102,6 +103,7 @@ class Engine:
         self._master = master
         self._conf = dict(conf or {})
         self._deadline = deadline
+        self._backoff = backoff
         self._report = report  # (event, pipeline, source, details)
 
     def run(self, pipelines: Sequence[PipelinePlan], *, once: bool) -> list[PipelineResult]:
@@ -156,7 +158,7 @@ class Engine:
                 running.stop,
                 self._reporter(plan.id, lane.source.source_id),
                 once=once,
-                backoff=Backoff(tries=ONCE_TRIES if once else None),
+                backoff=self._backoff or Backoff(tries=ONCE_TRIES if once else None),
                 tag=f"penstock-{plan.id}-{lane.source.source_id}",
             )
             running.loops.append((lane, loop, ledger.totals(row.key), row.key))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from penstock.ranges import Known, Limits, Ranges
@@ -37,11 +37,11 @@ class NativeSource(Generic[S]):
         """
         raise NotImplementedError
 
-    def frame(self, spark: SparkSession, ranges: Ranges) -> DataFrame:
+    def frame(self, spark: SparkSession, ranges: Ranges, columns: Collection[str]) -> DataFrame:
         """Exactly these ranges, as record columns (any of `penstock.record.COLUMNS`; missing ones get their default).
 
-        Called once per attempt. Equal ranges give equal rows, `seq` and `position` on any number of cores. Reads lazily:
-        the job runs later.
+        Called once per attempt. Equal ranges give equal rows, `seq` and `position` on any number of cores. `columns` are
+        the ones that will be looked at: others may be left out where they cost something. Reads lazily: the job runs later.
         """
         raise NotImplementedError
 

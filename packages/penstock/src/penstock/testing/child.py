@@ -22,6 +22,8 @@ from penstock.testing import faults
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.engine.supervisor import Engine
+
 TRACE_BYTES = 4096
 
 
@@ -36,7 +38,8 @@ class Spec:
     off: tuple[str, ...] = ()
     gateway: tuple[int, str] | None = None  # port and secret of a JVM to attach to
     pipeline: str | None = None  # module:function that returns Pipelines, instead of files in `arguments`
-    state: str | None = None  # with `pipeline`
+    state: str | None = None  # with `gateway` or `pipeline`
+    deadline: float = 30.0  # likewise
 
     def write(self, path: Path) -> Path:
         path.write_text(json.dumps(asdict(self)))
@@ -121,10 +124,15 @@ def main(spec: Spec) -> None:
         import importlib
 
         module, _, function = spec.pipeline.partition(":")
-        pipelines = getattr(importlib.import_module(module), function)(*spec.arguments)
+        pipelines = getattr(importlib.import_module(module), function)(*(a for a in spec.arguments if a != "--once"))
     else:
         pipelines = Pipeline.from_files([a for a in spec.arguments if a.endswith(".yaml")])
-    summary = run(pipelines, spark=session, once=True, state=spec.state)
+
+    def started(engine: Engine) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: engine.stop.request())
+
+    once = "--once" in spec.arguments
+    summary = run(pipelines, spark=session, once=once, state=spec.state, started=started, deadline=spec.deadline)
     print(json.dumps(summary.to_json()), flush=True)
     os._exit(0 if summary.ok else 1)  # the JVM is not ours: no clean-up of it
 

@@ -54,7 +54,7 @@ class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
         folder = self._staging(d) / d.attempt_id
         fs.make_folder(folder.parent)
         seen = Observation()
-        lines = d.rows.select(F.col(record.AFTER).cast("string").alias("value"))
+        lines = d.rows.select(F.col(record.AFTER).alias("value"))
         counted = lines.observe(
             seen, F.count(F.lit(1)).alias("rows"), F.sum(F.octet_length("value") + F.lit(1)).alias("bytes")
         )

@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ MAP_LIMIT = 64  # up to this many files the bases are a map literal, above it a 
 OTHER_CODECS = (".bz2", ".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".xz")
 POLL = 0.5  # seconds between listings of a small folder
 LISTING_SHARE = 0.02  # of one core, at most, for listing a large one
+_NEEDS_PLACE = {record.SEQ, record.POSITION, record.METADATA}
 COUNT_LIMIT = 2 * 1024**3  # bytes that `count` is willing to read
 
 
@@ -117,32 +118,18 @@ class FilesSource(NativeSource[FilesSourceSettings]):
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    def frame(self, spark: SparkSession, ranges: Ranges) -> DataFrame:
-        import pyarrow as pa
+    def frame(self, spark: SparkSession, ranges: Ranges, columns: Collection[str]) -> DataFrame:
+        """The payload stays Spark's string, whose bytes nobody checks or changes: as binary and back it ran a third slower."""
         from pyspark.sql import functions as F
 
         lines = spark.read.option("lineSep", "\n").text([_escape_glob(r.strand) for r in ranges])
-        keys = _spark_names(lines, ranges)
-        path, start = F.col("_metadata.file_path"), F.col("_metadata.file_block_start")
-        place = F.monotonically_increasing_id().bitwiseAND(F.lit(PLACE_MASK))
-        in_file = start + F.when(start > 0, 1).otherwise(0) + place
-        if len(ranges) <= MAP_LIMIT:
-            base = F.create_map(*(F.lit(x) for pair in keys.items() for x in pair))[path]
-            rows = lines.select(F.col("value"), path.alias("_path"), base.alias("_base"), in_file.alias("_in_file"))
-        else:
-            rows = lines.select(F.col("value"), path.alias("_path"), in_file.alias("_in_file"))
-            bases = spark.createDataFrame(pa.table({"_path": list(keys), "_base": list(keys.values())}))
-            rows = rows.join(F.broadcast(bases), "_path", "left")
-        local = F.regexp_replace("_path", "^file:/+", "/")
-        result = rows.select(
-            (F.col("_base") + F.col("_in_file")).alias(record.SEQ),
-            F.concat(local, F.lit("#"), F.col("_in_file")).cast("binary").alias(record.POSITION),
-            F.create_map(F.lit("penstock.file"), local).alias(record.METADATA),
-            F.col("value").cast("binary").alias(record.AFTER),
-        )
+        bases = _spark_names(lines, ranges)
+        rows = lines.select(F.col("value").alias(record.AFTER))
+        if _NEEDS_PLACE & set(columns):
+            rows = _with_place(spark, lines, bases)
         cores = spark.sparkContext.defaultParallelism
         blocks = sum(1 if _compressed(r.strand) else math.ceil(r.size / BLOCK) for r in ranges)
-        return result.coalesce(GROUPS_PER_CORE * cores) if blocks > BLOCKS_PER_CORE * cores else result
+        return rows.coalesce(GROUPS_PER_CORE * cores) if blocks > BLOCKS_PER_CORE * cores else rows
 
     def evidence(self) -> Mapping[str, Column]:
         from pyspark.sql import functions as F
@@ -223,6 +210,32 @@ class FilesSource(NativeSource[FilesSourceSettings]):
                 why=e.strerror or str(e),
                 hint=f"make the folder writable, or use `after-ack: keep` (it is `{self.settings.after_ack}`)",
             ) from e
+
+
+def _with_place(spark: SparkSession, lines: DataFrame, bases: dict[str, int]) -> DataFrame:
+    """Adds what says where a line stands: seq, position and the file's name."""
+    from pyspark.sql import functions as F
+
+    path, start = F.col("_metadata.file_path"), F.col("_metadata.file_block_start")
+    place = F.monotonically_increasing_id().bitwiseAND(F.lit(PLACE_MASK))
+    in_file = start + F.when(start > 0, 1).otherwise(0) + place
+    rows = lines.select(F.col("value"), path.alias("_path"), in_file.alias("_in_file"))
+    if len(bases) <= MAP_LIMIT:
+        rows = rows.withColumn(
+            "_base", F.create_map(*(F.lit(x) for pair in bases.items() for x in pair))[F.col("_path")]
+        )
+    else:
+        import pyarrow as pa
+
+        table = spark.createDataFrame(pa.table({"_path": list(bases), "_base": list(bases.values())}))
+        rows = rows.join(F.broadcast(table), "_path", "left")
+    local = F.regexp_replace("_path", "^file:/+", "/")
+    return rows.select(
+        F.col("value").alias(record.AFTER),
+        (F.col("_base") + F.col("_in_file")).alias(record.SEQ),
+        F.concat(local, F.lit("#"), F.col("_in_file")).cast("binary").alias(record.POSITION),
+        F.create_map(F.lit("penstock.file"), local).alias(record.METADATA),
+    )
 
 
 def _compressed(path: str) -> bool:

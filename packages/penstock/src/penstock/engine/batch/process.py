@@ -43,6 +43,9 @@ def process(work: Work, rows: DataFrame) -> Processed:
             filtered = F.lit(Outcome.FILTERED.value)
             changed[record.OUTCOME] = F.when(kept & step.drop, filtered).otherwise(F.col(record.OUTCOME))
         rows = rows.withColumns(changed)
+    # A condition that is always true must not let the optimiser throw the scan away, and the counts with it: the outcome
+    # depends on something it can't know.
+    rows = rows.withColumn(record.OUTCOME, F.when(F.spark_partition_id() >= 0, F.col(record.OUTCOME)))
     seen = Observation()
     counted = rows.observe(seen, F.count(F.col(record.OUTCOME)).alias(FILTERED))
     return Processed(counted.where(kept).drop(record.OUTCOME), seen)

@@ -17,7 +17,7 @@ RECORDS = "records"
 
 @dataclass(frozen=True)
 class Scan:
-    rows: DataFrame  # all record columns
+    rows: DataFrame  # the record columns that are looked at
     seen: Observation  # RECORDS and the source's evidence; read it only after the job succeeded
 
 
@@ -26,13 +26,13 @@ def read(work: Work, s: Snapshot) -> Scan:
     from pyspark.sql import functions as F
 
     work.source.recheck(s.ranges)
-    frame = work.source.frame(work.spark, s.ranges)
+    columns = set(record.COLUMNS) if work.processors else {record.AFTER}
+    frame = work.source.frame(work.spark, s.ranges, columns)
     seen = Observation()
     counts = [F.count(F.lit(1)).alias(RECORDS)]
     counted = frame.observe(seen, *counts, *(c.alias(name) for name, c in work.source.evidence().items()))
-    given = set(frame.columns)
-    defaults = _defaults(work.lane.source, s)
-    return Scan(counted.select(*(F.col(c) if c in given else defaults[c].alias(c) for c in record.COLUMNS)), seen)
+    missing = columns - set(frame.columns)
+    return Scan(counted.withColumns({c: v for c, v in _defaults(work.lane.source, s).items() if c in missing}), seen)
 
 
 def _defaults(source: str, s: Snapshot) -> dict[str, Column]:

@@ -1,0 +1,53 @@
+"""`python -m penstock.cli.archive`: makes the class archive that `engine/archive.py` uses. `make setup` runs it once.
+
+A small pipeline runs in a JVM that archives its classes when it ends; that takes about twenty seconds.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from penstock.engine import archive, session
+from penstock.pipeline import Pipeline
+
+
+def build() -> Path | None:
+    """Makes the archive; None when there is no Java or no Spark, or the JVM made none."""
+    target = archive.location()
+    if target is None:
+        return None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="penstock-archive-") as folder:
+        made = Path(folder) / "classes.jsa"
+        subprocess.run([sys.executable, "-m", "penstock.cli.archive", "--train", folder, str(made)], check=True)
+        if not made.exists():
+            return None
+        partial = target.with_suffix(".tmp")
+        shutil.copyfile(made, partial)
+        partial.replace(target)
+    return target
+
+
+def train(folder: Path, made: Path) -> None:
+    """What a first run does, so that its classes are in the archive. In a process of its own: the JVM has to end."""
+    (folder / "in").mkdir()
+    (folder / "in" / "lines.txt").write_text("one\ntwo\n")
+    spark = session.start("local[*,4]", {}, folder / "spark.log", [f"-XX:ArchiveClassesAtExit={made}", "-Xlog:disable"])
+    gateway = spark.sparkContext._gateway
+    pipeline = Pipeline("train").source("in", "files", path=folder / "in", settle="0s")
+    pipeline.processor("keep", "filter", condition="seq < 0 and position is null")
+    pipeline.destination("out", "files", path=folder / "out").run(spark, state=folder / "state")
+    spark.stop()
+    gateway.proc.stdin.close()  # type: ignore[union-attr]
+    gateway.proc.wait(120)  # type: ignore[union-attr]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--train"]:
+        train(Path(sys.argv[2]), Path(sys.argv[3]))
+    else:
+        print(f"class archive: {build() or 'not made (no Java, or no Spark); starts are a little slower'}")
