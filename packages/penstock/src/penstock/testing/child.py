@@ -12,6 +12,7 @@ import mmap
 import os
 import signal
 import sys
+import time
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -108,8 +109,10 @@ def main(spec: Spec) -> None:
             if spec.kill_group:
                 os.killpg(0, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(60)  # not one step further while the signal is on its way
         if point == spec.stop_at:
             os.kill(os.getpid(), signal.SIGSTOP)
+            time.sleep(0.2)  # likewise
 
     faults.install(hook, spec.off)
     if spec.gateway is None and spec.pipeline is None:
