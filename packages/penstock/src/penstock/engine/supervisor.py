@@ -75,7 +75,6 @@ class _Running:
     loops: list[tuple[LanePlan, LaneLoop, Totals, int]] = field(default_factory=list)
     threads: list[Any] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
-    cancelled: bool = False
 
     def alive(self) -> bool:
         return any(t.is_alive() for t in self.threads)
@@ -185,9 +184,8 @@ class Engine:
                     r.stop.force()
                 elif self.stop.requested and not r.stop.requested:
                     r.stop.request()
-                if r.stop.forced and not r.cancelled and not died:
-                    r.cancelled = True
-                    for _, loop, _, _ in r.loops:
+                if r.stop.forced and not died and r.alive():
+                    for _, loop, _, _ in r.loops:  # again and again: a job may start just after it was looked for
                         spark.sparkContext.cancelJobsWithTag(loop.tag)
 
 
