@@ -79,7 +79,7 @@ def test_nothing_is_visible_that_was_not_prepared_nor_half_a_file(make_case: Mak
 
 def _unprepared(case: Case) -> list[str]:
     """Visible files that no prepared manifest names, or that have another size than it says."""
-    manifest = {}
+    manifest: dict[str, int] = {}
     for (staged,) in case.rows("SELECT staged FROM delivery"):
         manifest |= {f["name"]: f["bytes"] for f in json.loads(staged)["manifest"]}
     return [p.name for p in oracle.outputs(case.out) if manifest.get(p.name) != p.stat().st_size]

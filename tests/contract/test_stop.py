@@ -14,7 +14,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
 MakeCase = Callable[..., Case]
 
-SLOW = "    processors: [{id: slow, plugin: filter, condition: \"sha2(repeat(after, 20000), 512) = ''\"}]"  # ms per record
+SLOW = (
+    "    processors: [{id: slow, plugin: filter, condition: \"sha2(repeat(after, 20000), 512) = ''\"}]"  # ms per record
+)
 
 
 @pytest.mark.contract("S12", safeguard="drain")

@@ -122,6 +122,7 @@ class Case:
 class Running:
     process: subprocess.Popen[str]
     trace: Path
+    ended: Ended | None = None
 
     def reached(self, point: str) -> int:
         n: int = read_trace(self.trace)["counts"].get(point, 0)
@@ -139,16 +140,20 @@ class Running:
         raise TimeoutError(f"{point} was not reached in {timeout} s: {read_trace(self.trace)}")
 
     def kill(self, *, group: bool) -> Ended:
-        if group:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        else:
-            self.process.kill()
+        """Also when it has ended already."""
+        if self.process.poll() is None:
+            if group:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            else:
+                self.process.kill()
         return self.wait()
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
     def wait(self, timeout: float = 180) -> Ended:
+        if self.ended is not None:
+            return self.ended
         try:
             out, err = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -156,7 +161,8 @@ class Running:
             out, err = self.process.communicate()
             raise TimeoutError(f"the child did not end in {timeout} s\n{out}\n{err}") from None
         trace = read_trace(self.trace)
-        return Ended(self.process.returncode, trace["last"], trace["counts"], out, err)
+        self.ended = Ended(self.process.returncode, trace["last"], trace["counts"], out, err)
+        return self.ended
 
 
 def start_child(spec: Path) -> subprocess.Popen[str]:

@@ -9,7 +9,7 @@ import click
 from penstock import __version__
 from penstock.cli.printer import print_error
 from penstock.cli.run import run
-from penstock.errors import UsageError
+from penstock.errors import PenstockError, UsageError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,9 +30,9 @@ def main() -> None:
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except UsageError as e:
+    except PenstockError as e:
         print_error(e)
-        sys.exit(2)
+        sys.exit(2 if isinstance(e, UsageError) else 1)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import re
+import urllib.parse
 from typing import Any
 
 from penstock.errors import PenstockError, Retry, Stop
 
 FULL = "No space left on device"
+_READING = re.compile(r"\[FAILED_READ_FILE.*while reading file file:/*(/.*?)\.\s+SQLSTATE", re.DOTALL)
 
 
 class SparkDied(Stop):
@@ -35,7 +38,7 @@ def classify(e: BaseException) -> PenstockError:
     if isinstance(e, PySparkException):
         origin = getattr(e, "_origin", None)
         causes = _causes(origin) if origin is not None else [str(e)]
-        return _unreadable(e, causes) or _java(causes)
+        return _java(causes)
     if isinstance(e, Py4JError):
         return SparkDied(
             "Spark's Java process does not answer",
@@ -46,23 +49,18 @@ def classify(e: BaseException) -> PenstockError:
     return Stop(f"{type(e).__name__}: {e}", code="engine.unexpected", hint="run with --debug to see where it came from")
 
 
-def _unreadable(e: Any, causes: list[str]) -> Stop | None:
-    condition = e.getCondition() or ""
-    if not condition.startswith("FAILED_READ_FILE"):
-        return None
-    path = (e.getMessageParameters() or {}).get("path", "?")
-    return Stop(
-        f"The file {path} can't be read to its end",
-        code="files.unreadable-file",
-        why=_first_line(causes[-1]),
-        hint="nothing of this batch was delivered; repair the file, or move it out of the folder and set `on-change: reread`",
-    )
-
-
 def _java(causes: list[str]) -> PenstockError:
     root = _first_line(causes[-1])
     if any(FULL in c for c in causes):
         return _full(root)
+    for text in causes:
+        if found := _READING.search(text):
+            return Stop(
+                f"The file {urllib.parse.unquote(found[1])} can't be read to its end",
+                code="files.unreadable-file",
+                why=root,
+                hint="nothing of this batch was delivered; repair the file, or move it away and set `on-change: reread`",
+            )
     if "java.io.IOException" in root or "java.net." in root:
         return Retry("A Spark job failed", code="spark.io", why=root)
     return Stop(

@@ -174,7 +174,10 @@ class FilesSource(NativeSource[FilesSourceSettings]):
     def count(self, ranges: Ranges) -> int | None:
         if ranges.size > COUNT_LIMIT or any(_compressed(r.strand) for r in ranges):
             return None
-        return sum(_count_lines(Path(r.strand)) for r in ranges)
+        try:
+            return sum(_count_lines(Path(r.strand)) for r in ranges)
+        except OSError:
+            return None
 
     # -- after the ack ----------------------------------------------------------------------------------------------
 
