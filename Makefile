@@ -1,4 +1,4 @@
-# make setup | demo | test | test-fast | lint | bench | crash | lock
+# make setup | demo | test | test-fast | lint | docs | bench | crash | lock
 # Only Python 3.11+ and Java 17+ are needed; everything else goes into .venv.
 
 PYTHON ?= python3
@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup
 
-.PHONY: setup demo test test-fast lint bench crash lock clean
+.PHONY: setup demo test test-fast lint docs bench crash lock clean
 
 setup: $(STAMP)
 
@@ -21,7 +21,7 @@ demo: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy packages/penstock-protocol/src packages/penstock-sdk/src packages/penstock/src tests bench examples
+	$(BIN)/mypy packages/penstock-protocol/src packages/penstock-sdk/src packages/penstock/src tests bench examples scripts
 	$(BIN)/lint-imports
 
 # The fast loop for people: no Spark is started.
@@ -35,11 +35,15 @@ test: lint
 # The long campaigns; `make test` runs a fixed-seed share of them.
 crash: $(STAMP)
 	@sh scripts/need-java.sh
-	$(BIN)/pytest -m "crash or long" -s
+	$(BIN)/pytest -m "crash or long" -s --timeout 7200
 
 bench: $(STAMP)
 	@sh scripts/need-java.sh
 	$(BIN)/python -m bench
+
+# Rewrites what is generated in docs/.
+docs: $(STAMP)
+	$(BIN)/python scripts/contract.py
 
 # Pins what setup installs. Run it after changing a dependency; the result names versions only.
 lock: $(STAMP)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.testing import faults
-from tests.support.harness import Case, Gateway
+from tests.support.harness import Case, Gateway, end_children
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_faults() -> Iterator[None]:
+def _clean() -> Iterator[None]:
     yield
     faults.install()
+    end_children()

@@ -165,8 +165,20 @@ class Running:
         return self.ended
 
 
+_children: list[subprocess.Popen[str]] = []
+
+
+def end_children() -> None:
+    """Nothing outlives the test that started it, not even a child that was stopped and forgotten."""
+    while _children:
+        child = _children.pop()
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+
 def start_child(spec: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    child = subprocess.Popen(
         [sys.executable, "-m", "penstock.testing.child", str(spec)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -174,6 +186,8 @@ def start_child(spec: Path) -> subprocess.Popen[str]:
         start_new_session=True,
         cwd=Path(__file__).parents[2],
     )
+    _children.append(child)
+    return child
 
 
 def age(folder: Path, seconds: float = 60) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEADLINE = 30.0  # seconds a graceful stop may take
+GIVE_UP = 15.0  # seconds after which lanes that do not even react to a forceful stop are left behind
 TICK = 0.1
 ONCE_TRIES = 3  # `--once` gives up after this many retries in a row; a continuous run never does
 
@@ -172,7 +173,7 @@ class Engine:
     def _watch(self, running: list[_Running], spark: SparkSession) -> None:
         """Until all lanes have ended: hands stops on, turns them forceful in time, stops a pipeline one of whose lanes failed."""
         stopping = False
-        while any(r.alive() for r in running):
+        while any(r.alive() for r in running) and not self.stop.overdue(self._deadline + GIVE_UP):
             time.sleep(TICK)
             died = any(isinstance(loop.error, SparkDied) for r in running for _, loop, _, _ in r.loops)
             if self.stop.requested and not stopping:

@@ -88,21 +88,32 @@ class Ledger:
             try:
                 self._check_in_place()
                 self._db.execute("BEGIN IMMEDIATE")
-                (fence,) = self._db.execute("SELECT value FROM meta WHERE key = 'fence'").fetchone()
-                if fence != self.fence and faults.safeguard("fence"):
-                    self._db.execute("ROLLBACK")
-                    raise Fenced(
-                        "Another engine has taken this state folder over",
-                        code="state.fenced",
-                        why=f"this engine has fencing number {self.fence}, the ledger is at {fence}",
-                        hint="run one engine per state folder; nothing this one had staged was published",
-                    )
+                self._check_fence()
                 yield self._db
                 faults.reach("ledger", name)
                 self._db.execute("COMMIT")
             except (sqlite3.Error, OSError) as e:
                 self._broken = e
                 raise self._error(name, e) from e
+            finally:
+                self._roll_back()
+
+    def _roll_back(self) -> None:
+        try:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        except sqlite3.Error as e:
+            self._broken = e
+
+    def _check_fence(self) -> None:
+        (fence,) = self._db.execute("SELECT value FROM meta WHERE key = 'fence'").fetchone()
+        if fence != self.fence and faults.safeguard("fence"):
+            raise Fenced(
+                "Another engine has taken this state folder over",
+                code="state.fenced",
+                why=f"this engine has fencing number {self.fence}, the ledger is at {fence}",
+                hint="run one engine per state folder; nothing this one had staged was published",
+            )
 
     def _check_in_place(self) -> None:
         """SQLite would go on writing to a file that was deleted under it, and the account would vanish with the process."""
