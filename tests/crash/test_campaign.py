@@ -71,7 +71,14 @@ def campaign(
         case.gateway = None if group else gateway
         point = chance.choice(NAMED) if chance.random() < 0.7 else None
         cores = chance.choice([1, 2, 3, 4])
-        running = case.start(cores=cores, kill_at=point, kill_nth=chance.choice([1, 2]), kill_group=group, off=off)
+        running = case.start(
+            cores=cores,
+            kill_at=point,
+            kill_nth=chance.choice([1, 2]),
+            kill_after="K2" if chance.random() < 0.8 else None,  # else also in the recovery of an earlier batch
+            kill_group=group,
+            off=off,
+        )
         if point is None and running.await_point("K2"):
             chance_delay = chance.random() * 0.4
             try:

@@ -9,6 +9,7 @@ Both make the same model as a YAML file does, and run it through the same engine
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,10 +19,12 @@ from penstock.config import (
     BatchConfig,
     ConfigErrors,
     ConnectorConfig,
+    DeadLetterQueueConfig,
     Loaded,
     PipelineConfig,
     Problem,
     ProcessorConfig,
+    expand,
     expand_settings,
     load,
     parse_settings,
@@ -67,7 +70,7 @@ class Pipeline:
 
     def __init__(self, id: str) -> None:
         self._config = PipelineConfig(id=id)
-        self._objects: dict[str, Any] = {}  # connectors that were given as objects, by id
+        self._objects: dict[tuple[str, str], Any] = {}  # what was given as an object, by kind and id
         self._loaded: Loaded | None = None
         self._path: KeyPath = ()
 
@@ -115,21 +118,21 @@ class Pipeline:
 
     def processor(self, id: str, plugin: str | Processor[Any], *, condition: str = "", **settings: object) -> Pipeline:
         """Adds a processor that every record of the pipeline goes through."""
-        name = self._name(id, plugin)
+        name = self._name("processor", id, plugin)
         config = ProcessorConfig(id=id, plugin=name, condition=condition, settings=_texts(settings))
         self._config = self._config.model_copy(update={"processors": (*self._config.processors, config)})
         return self
 
     def _add(self, kind: Any, id: str, plugin: Any, settings: dict[str, object], batch: BatchConfig) -> Pipeline:
-        name = self._name(id, plugin)
+        name = self._name(kind, id, plugin)
         config = ConnectorConfig(id=id, type=kind, plugin=name, settings=_texts(settings), batch=batch)
         self._config = self._config.model_copy(update={"connectors": (*self._config.connectors, config)})
         return self
 
-    def _name(self, id: str, plugin: Any) -> str:
+    def _name(self, kind: str, id: str, plugin: Any) -> str:
         if isinstance(plugin, str):
             return plugin
-        self._objects[id] = plugin
+        self._objects[kind, id] = plugin
         return f"python:{type(plugin).__module__}.{type(plugin).__qualname__}"
 
     # -- running ----------------------------------------------------------------------------------------------------
@@ -197,11 +200,11 @@ class Pipeline:
         return Target(self._make("destination", d, (*path, "settings")), d.plugin, d.settings)
 
     def _make(self, kind: str, config: ConnectorConfig | ProcessorConfig, path: KeyPath) -> Any:
-        if config.id in self._objects:
-            return self._objects[config.id]
+        if (kind, config.id) in self._objects:
+            return self._objects[kind, config.id]
         settings = expand_settings(config.settings, os.environ)
         if isinstance(config, ProcessorConfig) and config.condition:
-            settings["condition"] = config.condition
+            settings["condition"] = expand(config.condition, os.environ)
         parsed = parse_settings(builtin.settings_class(kind, config.plugin), settings, self._loaded, *path)
         return builtin.implementation(kind, config.plugin)(parsed, config.id)
 
@@ -226,10 +229,29 @@ class Pipeline:
                     yield from self._plugin_problems("processor", p, (*path, "processors", i))
         for i, p in enumerate(self._config.processors):
             yield from self._plugin_problems("processor", p, (*self._path, "processors", i))
+        yield from self._same_ids()
+        yield from self._loops()
         yield from self._not_yet()
 
+    def _same_ids(self) -> Iterator[Problem]:
+        """A file's ids are checked when it is loaded; this is for pipelines built in Python."""
+        for items in (self._config.connectors, self._config.processors):
+            for id_, n in Counter(item.id for item in items).items():
+                if n > 1:
+                    yield self._problem("config.duplicate-id", f"the id {id_!r} is used {n} times", self._path)
+
+    def _loops(self) -> Iterator[Problem]:
+        """A folder that is source and destination at once would be read for ever."""
+        read = {Path(c.settings["path"]).absolute() for _, c in self._connectors("source") if "path" in c.settings}
+        for path, d in self._connectors("destination"):
+            if "path" in d.settings and Path(d.settings["path"]).absolute() in read:
+                where = (*path, "settings", "path")
+                yield self._problem(
+                    "config.loop", "the destination writes into a folder that is read", where, "use another folder"
+                )
+
     def _plugin_problems(self, kind: str, c: ConnectorConfig | ProcessorConfig, path: KeyPath) -> Iterator[Problem]:
-        if c.id in self._objects:
+        if (kind, c.id) in self._objects:
             return
         if not builtin.known(kind, c.plugin):
             names = ", ".join(sorted(builtin.KINDS[kind]))
@@ -251,7 +273,7 @@ class Pipeline:
             yield self._problem(
                 "config.unsupported", "only `guarantee: exactly-once` is supported yet", (*self._path, "guarantee")
             )
-        if self._config.dead_letter_queue.plugin is not None:
+        if self._config.dead_letter_queue != DeadLetterQueueConfig():
             where = (*self._path, "dead-letter-queue")
             yield self._problem("config.unsupported", "a dead letter queue is not supported yet", where)
         for path, c in self._connectors("source"):
@@ -285,7 +307,7 @@ def run(
 ) -> Summary:
     """Runs several pipelines in one engine. `started` is given the engine before it runs, e.g. to stop it from a signal;
     `options` go to the engine as they are."""
-    plans = [p.plan() for p in pipelines]
+    plans = [p.plan() for p in pipelines if p._config.status == "running"]
     from penstock.engine.supervisor import Engine
 
     engine = Engine(

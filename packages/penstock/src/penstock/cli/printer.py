@@ -72,7 +72,7 @@ _TEXTS = {
     "starting": "starting {what} …",
     "stopping": "stopping: the batch in flight is finished, for at most {deadline:.0f} s; once more stops at once",
     "snapshot": "",
-    "batch": "batch {batch}: {files} file(s), {bytes:,} bytes delivered",
+    "batch": "batch {batch}: {records:,} records of {files} file(s) done, {filtered:,} of them filtered",
     "recovery": "recovery: batch {batch} was {state}: {action}",
     "retry": "{error}\n  trying again in {seconds} s (try {try})",
     "reread": "batch {batch} is taken anew: {why}",

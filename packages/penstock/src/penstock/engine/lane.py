@@ -130,7 +130,7 @@ class LaneLoop:
             "snapshot", {"batch": s.batch, "attempt": attempt.number, "files": len(s.ranges), "bytes": s.ranges.size}
         )
         try:
-            acked = run(work, s, attempt)
+            done = run(work, s, attempt)
         except Exception as e:
             error = self._explain(work, s, e)
             if not isinstance(error, LedgerError | SparkDied):
@@ -142,10 +142,11 @@ class LaneLoop:
             known.dropped(s.ranges)
             self._report("reread", {"batch": s.batch, "why": error.what})
             return
-        for ranges in acked:
+        for ranges in done.acked:
             known.settled(ranges)
         self._failures = 0
-        self._report("batch", {"batch": s.batch, "files": len(s.ranges), "bytes": s.ranges.size})
+        counts = {"records": done.records, "filtered": done.filtered}
+        self._report("batch", {"batch": s.batch, "files": len(s.ranges), "bytes": s.ranges.size, **counts})
 
     def _explain(self, work: Work, s: Snapshot, e: Exception) -> PenstockError:
         """A job that failed because its input changed under it says so, and every error names its batch."""

@@ -6,8 +6,11 @@ of REQUIRED is refused by its name; LANE is set on the lane's own session, so no
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,11 +83,12 @@ def start(
     options = archive.use() if jvm_options is None else jvm_options
     settings[JAVA_OPTIONS] = " ".join([*options, settings.get(JAVA_OPTIONS, "")]).strip()
     spark_conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         with log_file.open("ab") as log:
             gateway = launch_gateway(spark_conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
         SparkContext._ensure_initialized(gateway=gateway, conf=spark_conf)
-        return SparkSession.builder.config(conf=spark_conf).getOrCreate()
+        spark = SparkSession.builder.config(conf=spark_conf).getOrCreate()
     except (PySparkRuntimeError, FileNotFoundError) as e:
         raise UsageError(
             "Spark did not start",
@@ -93,6 +97,12 @@ def start(
             hint="Spark needs Java 17 or newer: install it (e.g. openjdk-17-jre-headless) or set JAVA_HOME;"
             f" what the JVM said is in {log_file}",
         ) from e
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, on_interrupt)  # PySpark's own would cancel every job at the first Ctrl-C
+    logging.getLogger(
+        "SQLQueryContextLogger"
+    ).disabled = True  # prints whole plans; the error itself says what is wrong
+    return spark
 
 
 def refuse_conflicts(conf: Mapping[str, str]) -> None:

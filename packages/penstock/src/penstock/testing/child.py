@@ -34,6 +34,7 @@ class Spec:
     trace: str
     kill_at: str | None = None  # a point of faults.POINTS, or ledger:<transaction>
     kill_nth: int = 1  # which time it is reached
+    kill_after: str | None = None  # only times after this point was reached count
     kill_group: bool = False  # the whole process group, or this process alone
     stop_at: str | None = None  # a point where the process stops itself (SIGSTOP) instead of dying
     off: tuple[str, ...] = ()
@@ -98,6 +99,7 @@ def attach(port: int, secret: str) -> SparkSession:
 
 def main(spec: Spec) -> None:
     trace = Trace(spec.trace)
+    before: Counter[str] = Counter()  # what was reached before kill_after
 
     def hook(point: str, detail: str) -> None:
         if point == "fsync":
@@ -105,7 +107,9 @@ def main(spec: Spec) -> None:
         if point == "ledger":
             point = f"ledger:{detail}"
         trace.note(point)
-        if point == spec.kill_at and trace.counts[point] == spec.kill_nth:
+        if spec.kill_after is not None and not trace.counts[spec.kill_after]:
+            before[point] += 1
+        elif point == spec.kill_at and trace.counts[point] - before[point] == spec.kill_nth:
             if spec.kill_group:
                 os.killpg(0, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)

@@ -39,6 +39,7 @@ class Listing:
 
     path: Path
     settle: float
+    present: set[str] = field(default_factory=set)  # every file the last look has seen, settled or not
     _young: dict[str, _Seen] = field(default_factory=dict)
 
     def settled(self) -> list[Entry]:
@@ -46,7 +47,9 @@ class Listing:
         wall, now = time.time(), time.monotonic()
         young: dict[str, _Seen] = {}
         result = []
-        for entry in self._scan():
+        entries = self._scan()
+        self.present = {entry.path for entry in entries}
+        for entry in entries:
             if wall - entry.mtime_ns / 1e9 - self.settle >= 0 or self.settle == 0 or not faults.safeguard("settle"):
                 result.append(entry)
                 continue

@@ -55,7 +55,12 @@ class FilesSource(NativeSource[FilesSourceSettings]):
                 hint="create the folder or correct `path`",
             )
         if self.settings.move_to is not None:
-            Path(self.settings.move_to).mkdir(parents=True, exist_ok=True)
+            try:
+                Path(self.settings.move_to).mkdir(parents=True, exist_ok=True)
+            except OSError as e:
+                raise Stop(
+                    f"The folder {self.settings.move_to} can't be made", code="files.not-writable", why=str(e)
+                ) from e
 
     # -- what is there ----------------------------------------------------------------------------------------------
 
@@ -71,8 +76,7 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         ranges = self._cut(new, known.next_seq, limits)
         if ranges:
             self._next_listing = 0.0  # there may be more: look again as soon as this batch is done
-            listed = {f.path for f in files}
-            gone = tuple(s for s in known.acked if s not in listed)
+            gone = tuple(s for s in known.acked if s not in self._listing.present)
             return Ranges(tuple(ranges), ranges[-1].base + _most_records(ranges[-1]), gone)
         return None
 
@@ -232,7 +236,8 @@ def _with_place(spark: SparkSession, lines: DataFrame, bases: dict[str, int]) ->
 
         table = spark.createDataFrame(pa.table({"_path": list(bases), "_base": list(bases.values())}))
         rows = rows.join(F.broadcast(table), "_path", "left")
-    local = F.regexp_replace("_path", "^file:/+", "/")
+    encoded = F.replace(F.regexp_replace("_path", "^file:/+", "/"), F.lit("+"), F.lit("%2B"))
+    local = F.url_decode(encoded)  # Spark's spelling of a name back to the name itself
     return rows.select(
         F.col("value").alias(record.AFTER),
         (F.col("_base") + F.col("_in_file")).alias(record.SEQ),

@@ -6,6 +6,8 @@ finished by `finish`, here or in recovery.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from penstock.engine.batch.account import account
 from penstock.engine.batch.commit import finish
 from penstock.engine.batch.context import Work
@@ -17,11 +19,17 @@ from penstock.ledger import Attempt, Snapshot
 from penstock.ranges import Ranges
 
 
-def run(work: Work, s: Snapshot, attempt: Attempt) -> list[Ranges]:
-    """Returns what was acked."""
+@dataclass(frozen=True)
+class Done:
+    records: int
+    filtered: int
+    acked: list[Ranges]
+
+
+def run(work: Work, s: Snapshot, attempt: Attempt) -> Done:
     scan = read(work, s)
     processed = process(work, scan.rows)
     staged = stage(work, s, attempt, processed.rows)
     records, filtered = account(work, s, scan, processed, staged)
     prepare(work, s, records, filtered, staged)
-    return finish(work, s)
+    return Done(records, filtered, finish(work, s))
