@@ -50,6 +50,7 @@ def replace(path: Path, content: bytes) -> None:
         while view:
             view = view[os.write(fd, view) :]
         if faults.safeguard("fsync"):
+            faults.reach("fsync", str(temp))
             os.fsync(fd)
     finally:
         os.close(fd)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.config import (
     BatchConfig,
@@ -29,6 +29,8 @@ from penstock.config import (
     load,
     parse_settings,
 )
+from penstock.config.model import Model
+from penstock.config.validation import validate
 from penstock.errors import UsageError
 from penstock.native import ExactlyOnceDestination, Limits, NativeSource, Processor
 from penstock.plugins import builtin
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 STATE = ".penstock"
 KeyPath = tuple[str | int, ...]
+M = TypeVar("M", bound=Model)
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Pipeline:
     """Sources, processors and destinations under one id. Not thread-safe while it is being built."""
 
     def __init__(self, id: str) -> None:
-        self._config = PipelineConfig(id=id)
+        self._config = _made(PipelineConfig, {"id": id})
         self._objects: dict[tuple[str, str], Any] = {}  # what was given as an object, by kind and id
         self._loaded: Loaded | None = None
         self._path: KeyPath = ()
@@ -111,7 +114,7 @@ class Pipeline:
         self, id: str, plugin: str | NativeSource[Any], *, batch: dict[str, Any] | None = None, **settings: object
     ) -> Pipeline:
         """Adds a source: a plugin's name with its settings, or an object."""
-        return self._add("source", id, plugin, settings, BatchConfig.model_validate(batch or {}))
+        return self._add("source", id, plugin, settings, _made(BatchConfig, batch or {}))
 
     def destination(self, id: str, plugin: str | ExactlyOnceDestination[Any], **settings: object) -> Pipeline:
         return self._add("destination", id, plugin, settings, BatchConfig())
@@ -119,13 +122,17 @@ class Pipeline:
     def processor(self, id: str, plugin: str | Processor[Any], *, condition: str = "", **settings: object) -> Pipeline:
         """Adds a processor that every record of the pipeline goes through."""
         name = self._name("processor", id, plugin)
-        config = ProcessorConfig(id=id, plugin=name, condition=condition, settings=_texts(settings))
+        config = _made(
+            ProcessorConfig, {"id": id, "plugin": name, "condition": condition, "settings": _texts(settings)}
+        )
         self._config = self._config.model_copy(update={"processors": (*self._config.processors, config)})
         return self
 
     def _add(self, kind: Any, id: str, plugin: Any, settings: dict[str, object], batch: BatchConfig) -> Pipeline:
         name = self._name(kind, id, plugin)
-        config = ConnectorConfig(id=id, type=kind, plugin=name, settings=_texts(settings), batch=batch)
+        config = _made(
+            ConnectorConfig, {"id": id, "type": kind, "plugin": name, "settings": _texts(settings)}
+        ).model_copy(update={"batch": batch})
         self._config = self._config.model_copy(update={"connectors": (*self._config.connectors, config)})
         return self
 
@@ -242,13 +249,12 @@ class Pipeline:
 
     def _loops(self) -> Iterator[Problem]:
         """A folder that is source and destination at once would be read for ever."""
-        read = {Path(c.settings["path"]).absolute() for _, c in self._connectors("source") if "path" in c.settings}
+        read = {_folder(c) for _, c in self._connectors("source")} - {None}
         for path, d in self._connectors("destination"):
-            if "path" in d.settings and Path(d.settings["path"]).absolute() in read:
+            if _folder(d) in read:
                 where = (*path, "settings", "path")
-                yield self._problem(
-                    "config.loop", "the destination writes into a folder that is read", where, "use another folder"
-                )
+                what = "the destination writes into a folder that is read"
+                yield self._problem("config.loop", what, where, "use another folder")
 
     def _plugin_problems(self, kind: str, c: ConnectorConfig | ProcessorConfig, path: KeyPath) -> Iterator[Problem]:
         if (kind, c.id) in self._objects:
@@ -307,6 +313,11 @@ def run(
 ) -> Summary:
     """Runs several pipelines in one engine. `started` is given the engine before it runs, e.g. to stop it from a signal;
     `options` go to the engine as they are."""
+    for name, n in Counter(p.id for p in pipelines).items():
+        if n > 1:
+            raise UsageError(
+                f"{n} pipelines have the id {name!r}", code="config.duplicate-id", hint="an id is identity: change one"
+            )
     plans = [p.plan() for p in pipelines if p._config.status == "running"]
     from penstock.engine.supervisor import Engine
 
@@ -329,6 +340,18 @@ def state_folder(pipelines: Sequence[Pipeline], state: str | Path | None) -> Pat
         return Path(state).absolute()
     loaded = pipelines[0]._loaded if pipelines else None
     return (loaded.file.parent if loaded else Path()).absolute() / STATE
+
+
+def _made(cls: type[M], given: Mapping[str, Any]) -> M:
+    """What Python gives is checked as a file is, with the same words."""
+    model, problems = validate(cls, {k.replace("_", "-"): v for k, v in given.items()}, None)
+    if model is None:
+        raise ConfigErrors(problems)
+    return model
+
+
+def _folder(c: ConnectorConfig) -> Path | None:
+    return Path(expand(c.settings["path"], os.environ)).resolve() if "path" in c.settings else None
 
 
 def _rebuild(p: Prepared) -> ExactlyOnceDestination[Any]:

@@ -60,6 +60,8 @@ def run(
         started=started,
     )
     printer.summary(summary)
+    if not summary.pipelines:
+        click.echo("Nothing to run: every pipeline has `status: stopped`.", err=True)
     if debug:
         printer.trace(summary)
     if not summary.ok:
@@ -72,7 +74,7 @@ def _settings(conf: tuple[str, ...]) -> dict[str, str]:
     settings = {}
     for item in conf:
         key, separator, value = item.partition("=")
-        if not separator:
+        if not separator or not key:
             raise UsageError(f"--conf {item} is not KEY=VALUE", code="usage.conf")
         settings[key] = value
     return settings

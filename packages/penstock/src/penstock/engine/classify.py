@@ -20,7 +20,7 @@ class SparkDied(Stop):
 def classify(e: BaseException) -> PenstockError:
     """The error to act on and to show. Errors that are ours already are returned as they are."""
     from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-    from pyspark.errors import PySparkException
+    from pyspark.errors import AnalysisException, PySparkException
 
     if isinstance(e, PenstockError):
         return e
@@ -38,6 +38,14 @@ def classify(e: BaseException) -> PenstockError:
     if isinstance(e, PySparkException):
         origin = getattr(e, "_origin", None)
         causes = _causes(origin) if origin is not None else [str(e)]
+        if isinstance(e, AnalysisException):  # the parser's errors are of this kind too
+            hint = "correct the expression in the pipeline's file"
+            return Stop(
+                "Spark does not understand an expression",
+                code="spark.expression",
+                why=_first_line(causes[0]),
+                hint=hint,
+            )
         return _java(causes)
     if isinstance(e, Py4JError):
         return SparkDied(
@@ -84,4 +92,8 @@ def _causes(throwable: Any) -> list[str]:
 
 
 def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0] if text.strip() else text
+    """The first line that says something: Spark's parser begins its message with an empty one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].endswith(":"):
+        return f"{lines[0]} {lines[1]}"
+    return lines[0] if lines else text

@@ -36,6 +36,7 @@ class StateFolder:
             self._take_lock()
             fs.replace(self.path / "VERSION", f"penstock state {STATE_VERSION}\n".encode())
         except OSError as e:
+            self.close()
             raise UsageError(
                 f"The state folder {self.path} can't be used",
                 code="state.unusable",
@@ -50,7 +51,7 @@ class StateFolder:
 
     def _check_version(self) -> None:
         try:
-            text = (self.path / "VERSION").read_text()
+            text = (self.path / "VERSION").read_text(errors="replace")
         except FileNotFoundError:
             return
         number = text.removeprefix("penstock state ").strip()

@@ -23,6 +23,7 @@ from penstock.ledger.api import Attempt, Lane, Prepared, Snapshot, State, Totals
 from penstock.ranges import Known, Range, Ranges
 from penstock.testing import faults
 
+_STEPS = sorted(r.name for r in resources.files("penstock.ledger.migrations").iterdir() if r.name.endswith(".sql"))
 KEEP_BATCHES = 100  # rows of this many settled batches stay for people to look at
 
 
@@ -36,19 +37,29 @@ class Ledger:
         self._broken: Exception | None = None
         try:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
+        except sqlite3.Error as e:
+            raise self._cannot_open(e) from e
+        try:
+            self._refuse_newer()
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("PRAGMA foreign_keys=ON")
             self._inode = path.stat().st_ino
             self._migrate()
             self._take_over()
-        except sqlite3.Error as e:
-            raise LedgerError(
-                f"The ledger {path} can't be opened",
-                code="ledger.open",
-                why=str(e),
-                hint="check free space and permissions of the state folder; the file itself is never repaired by itself",
-            ) from e
+        except BaseException as e:
+            self._db.close()
+            if isinstance(e, sqlite3.Error):
+                raise self._cannot_open(e) from e
+            raise
+
+    def _cannot_open(self, cause: sqlite3.Error) -> LedgerError:
+        return LedgerError(
+            f"The ledger {self.path} can't be opened",
+            code="ledger.open",
+            why=str(cause),
+            hint="check free space and permissions of the state folder; the file itself is never repaired by itself",
+        )
 
     def close(self) -> None:
         with self._lock:
@@ -56,18 +67,23 @@ class Ledger:
 
     # -- starting -------------------------------------------------------------------------------------------------
 
-    def _migrate(self) -> None:
-        steps = sorted(
-            r.name for r in resources.files("penstock.ledger.migrations").iterdir() if r.name.endswith(".sql")
-        )
-        (at,) = self._db.execute("PRAGMA user_version").fetchone()
-        if at > len(steps) and faults.safeguard("version"):
+    def _refuse_newer(self) -> None:
+        """Before anything is changed, the journal's mode included."""
+        at = self._version()
+        if at > len(_STEPS) and faults.safeguard("version"):
             raise UsageError(
-                f"The ledger {self.path} has version {at}; this Penstock reads up to {len(steps)}",
+                f"The ledger {self.path} has version {at}; this Penstock reads up to {len(_STEPS)}",
                 code="state.version",
                 hint="install the Penstock that wrote it, or a newer one; nothing was changed",
             )
-        for number, name in enumerate(steps[at:], at + 1):
+
+    def _version(self) -> int:
+        (at,) = self._db.execute("PRAGMA user_version").fetchone()
+        return int(at)
+
+    def _migrate(self) -> None:
+        at = self._version()
+        for number, name in enumerate(_STEPS[at:], at + 1):
             script = resources.files("penstock.ledger.migrations").joinpath(name).read_text()
             self._db.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version={number};\nCOMMIT;")
 

@@ -41,6 +41,7 @@ class Listing:
     settle: float
     present: set[str] = field(default_factory=set)  # every file the last look has seen, settled or not
     _young: dict[str, _Seen] = field(default_factory=dict)
+    _one_file: bool = False
 
     def settled(self) -> list[Entry]:
         """Settled files, oldest first. Raises `Stop` when the folder is not there or can't be read."""
@@ -58,10 +59,9 @@ class Listing:
                 seen = _Seen(entry, now, now)
             elif seen.entry != entry:
                 seen = _Seen(entry, now, seen.first)
+            young[entry.path] = seen
             if now - seen.since >= self.settle:
                 result.append(entry)
-            else:
-                young[entry.path] = seen
         self._young = young
         result.sort(key=lambda e: (e.mtime_ns, e.path))
         return result
@@ -69,13 +69,16 @@ class Listing:
     def settling(self) -> bool:
         """True while a file is there that may settle soon."""
         now = time.monotonic()
-        return any(now - s.first < GIVE_UP_SETTLING for s in self._young.values())
+        return any(now - s.since < self.settle and now - s.first < GIVE_UP_SETTLING for s in self._young.values())
 
     def _scan(self) -> list[Entry]:
         try:
             if self.path.is_file():
+                self._one_file = True
                 stat = self.path.stat()
                 return [Entry(str(self.path), stat.st_size, stat.st_mtime_ns)]
+            if self._one_file and not self.path.exists():
+                return []  # it was put away
             entries = []
             with os.scandir(self.path) as found:
                 for item in found:
@@ -85,8 +88,8 @@ class Listing:
                         if item.is_file():
                             stat = item.stat()
                             entries.append(Entry(item.path, stat.st_size, stat.st_mtime_ns))
-                    except FileNotFoundError:
-                        continue  # deleted between the two calls: it is simply not there
+                    except OSError:
+                        continue  # deleted between the two calls, or a link to nowhere: there is no file
         except OSError as e:
             raise Stop(
                 f"The source folder {self.path} can't be read",

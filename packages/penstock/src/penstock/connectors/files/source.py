@@ -45,6 +45,7 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         self._listing = Listing(Path(os.path.abspath(settings.path)), settings.settle)
         self._next_listing = 0.0
         self._tidied = False
+        self._gone: set[str] = set()  # acked and no longer listed; the ledger forgets them with the next snapshot
 
     def check(self) -> None:
         path = self._listing.path
@@ -55,6 +56,8 @@ class FilesSource(NativeSource[FilesSourceSettings]):
                 hint="create the folder or correct `path`",
             )
         if self.settings.move_to is not None:
+            if Path(self.settings.move_to).absolute() in (path, path.parent if path.is_file() else path):
+                raise Stop("`move-to` is the folder that is read", code="files.loop", hint="name another folder")
             try:
                 Path(self.settings.move_to).mkdir(parents=True, exist_ok=True)
             except OSError as e:
@@ -72,17 +75,18 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         self._next_listing = time.monotonic() + max(POLL, (time.monotonic() - started) / LISTING_SHARE)
         if not self._tidied:
             self._tidy(files, known)
+        self._gone |= known.acked - self._listing.present  # a file of the same name that comes later is another file
         new = [f for f in files if self._is_new(f, known)]
         ranges = self._cut(new, known.next_seq, limits)
         if ranges:
             self._next_listing = 0.0  # there may be more: look again as soon as this batch is done
-            gone = tuple(s for s in known.acked if s not in self._listing.present)
+            gone, self._gone = tuple(self._gone), set()
             return Ranges(tuple(ranges), ranges[-1].base + _most_records(ranges[-1]), gone)
         return None
 
     def _is_new(self, file: Entry, known: Known) -> bool:
         taken = known.strands.get(file.path)
-        if taken is None:
+        if taken is None or file.path in self._gone:
             return True
         if (taken.position["size"], taken.position["mtime"]) == (file.size, file.mtime_ns):
             return False
