@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 from penstock.errors import PenstockError
 from penstock.pipeline import Summary
@@ -31,7 +32,7 @@ class Printer:
         lane = f"{pipeline}/{source}: " if pipeline else ""
         text = _TEXTS.get(event, "{event}").format(event=event, **details)
         if text:
-            print(printable(lane + text), file=sys.stderr, flush=True)
+            _write(sys.stderr, lane + text)
 
     def summary(self, summary: Summary) -> None:
         if self._json:
@@ -64,8 +65,15 @@ class Printer:
                 print(p.trace, file=sys.stderr)
 
     def _line(self, value: dict[str, Any]) -> None:
-        sys.stdout.write(json.dumps(value) + "\n")
-        sys.stdout.flush()
+        _write(sys.stdout, json.dumps(value))
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """A reader that has gone away (`… | head`) is no reason to stop moving records."""
+    try:
+        print(printable(text), file=stream, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 _TEXTS = {

@@ -26,7 +26,7 @@ def classify(e: BaseException) -> PenstockError:
         return e
     if isinstance(e, OSError) and e.errno == errno.ENOSPC:
         return _full(str(e))
-    if isinstance(e, Py4JNetworkError | ConnectionError | EOFError):
+    if isinstance(e, Py4JNetworkError | ConnectionRefusedError | ConnectionResetError | EOFError):
         return SparkDied(
             "Spark's Java process ended",
             code="spark.died",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -17,7 +17,7 @@ from penstock.engine.backoff import Backoff
 from penstock.engine.batch import snapshot
 from penstock.engine.batch.commit import finish
 from penstock.engine.batch.context import Work
-from penstock.engine.batch.run import run
+from penstock.engine.batch.run import compute
 from penstock.engine.classify import SparkDied, classify
 from penstock.engine.recovery import Action, decide
 from penstock.engine.stop import StopSignal
@@ -116,13 +116,13 @@ class LaneLoop:
             "recovery", {"batch": s.batch, "state": s.state.value, "action": action.name.lower().replace("_", "-")}
         )
         if action is Action.FINISH:
-            for ranges in finish(work, s):
-                known.settled(ranges)
+            self._finish(work, known, s)
         elif action is Action.RUN_AGAIN:
             _discard(work, s)
             self._batch(work, known, s, work.ledger.retry(s))
         elif action is Action.FORGET:
-            work.ledger.drop(s)
+            if s.state is State.OPEN:
+                work.ledger.drop(s)
             known.dropped(s.ranges)
 
     def _batch(self, work: Work, known: Known, s: Snapshot, attempt: Attempt) -> None:
@@ -130,7 +130,7 @@ class LaneLoop:
             "snapshot", {"batch": s.batch, "attempt": attempt.number, "files": len(s.ranges), "bytes": s.ranges.size}
         )
         try:
-            done = run(work, s, attempt)
+            counts = compute(work, s, attempt)
         except Exception as e:
             error = self._explain(work, s, e)
             if not isinstance(error, LedgerError | SparkDied):
@@ -142,23 +142,27 @@ class LaneLoop:
             known.dropped(s.ranges)
             self._report("reread", {"batch": s.batch, "why": error.what})
             return
-        for ranges in done.acked:
-            known.settled(ranges)
+        self._finish(work, known, s)
         self._failures = 0
-        counts = {"records": done.records, "filtered": done.filtered}
-        self._report("batch", {"batch": s.batch, "files": len(s.ranges), "bytes": s.ranges.size, **counts})
+        self._report("batch", {"batch": s.batch, "files": len(s.ranges), "bytes": s.ranges.size, **asdict(counts)})
+
+    def _finish(self, work: Work, known: Known, s: Snapshot) -> None:
+        """Prepared work no longer depends on its input: whatever goes wrong, the next try goes on where this one stopped."""
+        try:
+            for ranges in finish(work, s):
+                known.settled(ranges)
+        except Exception as e:
+            raise _named(classify(e), work, s) from e
 
     def _explain(self, work: Work, s: Snapshot, e: Exception) -> PenstockError:
-        """A job that failed because its input changed under it says so, and every error names its batch."""
+        """A job that failed because its input changed under it says so. Never asked about prepared work."""
         error = classify(e)
         if not isinstance(e, PenstockError) and not isinstance(error, SparkDied):
             try:
                 work.source.recheck(s.ranges)
             except PenstockError as changed:
                 error = changed
-        if not error.where:
-            error.where = f"{work.lane.pipeline}/{work.lane.source}, batch {s.batch}"
-        return error
+        return _named(error, work, s)
 
     def remaining(self) -> Remaining | None:
         """What is written down and not delivered, counted after the lane has ended; None when that is nothing."""
@@ -168,6 +172,13 @@ class LaneLoop:
         counts = [self._work.source.count(s.ranges) for s in rows]
         records = None if None in counts else sum(c for c in counts if c is not None)
         return Remaining(len(rows), sum(len(s.ranges) for s in rows), sum(s.ranges.size for s in rows), records)
+
+
+def _named(error: PenstockError, work: Work, s: Snapshot) -> PenstockError:
+    """Every error says which batch it came from."""
+    if not error.where:
+        error.where = f"{work.lane.pipeline}/{work.lane.source}, batch {s.batch}"
+    return error
 
 
 def _discard(work: Work, s: Snapshot) -> None:

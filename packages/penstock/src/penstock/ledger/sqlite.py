@@ -252,10 +252,12 @@ class Ledger:
     def drop(self, s: Snapshot) -> None:
         """Gives up an unprepared snapshot whose input changed; its strands are taken anew."""
         with self._write("dropped snapshot") as db:
-            db.execute(
+            changed = db.execute(
                 "UPDATE snapshot SET state = 'dropped' WHERE lane = ? AND batch = ? AND state = 'open'",
                 (s.lane, s.batch),
-            )
+            ).rowcount
+            if changed != 1:
+                raise LedgerError(f"Batch {s.batch} is prepared and can't be given up", code="ledger.prepared")
             db.execute("DELETE FROM strand WHERE lane = ? AND batch = ?", (s.lane, s.batch))
 
     def prepare(self, s: Snapshot, records: int, deliveries: Sequence[Prepared]) -> None:

@@ -7,6 +7,7 @@ still grows, which the check around the read then finds.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from dataclasses import dataclass, field
@@ -88,7 +89,9 @@ class Listing:
                         if item.is_file():
                             stat = item.stat()
                             entries.append(Entry(item.path, stat.st_size, stat.st_mtime_ns))
-                    except OSError:
+                    except OSError as e:
+                        if e.errno not in (errno.ENOENT, errno.ELOOP):
+                            raise
                         continue  # deleted between the two calls, or a link to nowhere: there is no file
         except OSError as e:
             raise Stop(

@@ -34,6 +34,7 @@ PLACE_MASK = (1 << 33) - 1  # the part of monotonically_increasing_id that count
 MAP_LIMIT = 64  # up to this many files the bases are a map literal, above it a broadcast join
 OTHER_CODECS = (".bz2", ".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".xz")
 POLL = 0.5  # seconds between listings of a small folder
+FORGET_AFTER = 60.0  # seconds a file has to be gone before what is known of it is forgotten
 LISTING_SHARE = 0.02  # of one core, at most, for listing a large one
 _NEEDS_PLACE = {record.SEQ, record.POSITION, record.METADATA}
 COUNT_LIMIT = 2 * 1024**3  # bytes that `count` is willing to read
@@ -45,7 +46,8 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         self._listing = Listing(Path(os.path.abspath(settings.path)), settings.settle)
         self._next_listing = 0.0
         self._tidied = False
-        self._gone: set[str] = set()  # acked and no longer listed; the ledger forgets them with the next snapshot
+        self._gone: dict[str, float] = {}  # acked and no longer listed, since when
+        self._was_gone: set[str] = set()  # listed again since
 
     def check(self) -> None:
         path = self._listing.path
@@ -75,21 +77,31 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         self._next_listing = time.monotonic() + max(POLL, (time.monotonic() - started) / LISTING_SHARE)
         if not self._tidied:
             self._tidy(files, known)
-        self._gone |= known.acked - self._listing.present  # a file of the same name that comes later is another file
+        self._note_gone(known)
         new = [f for f in files if self._is_new(f, known)]
         ranges = self._cut(new, known.next_seq, limits)
         if ranges:
             self._next_listing = 0.0  # there may be more: look again as soon as this batch is done
-            gone, self._gone = tuple(self._gone), set()
+            gone = tuple(path for path, since in self._gone.items() if time.monotonic() - since >= FORGET_AFTER)
             return Ranges(tuple(ranges), ranges[-1].base + _most_records(ranges[-1]), gone)
         return None
 
+    def _note_gone(self, known: Known) -> None:
+        """A file that one look has missed is not forgotten at once: it would be read again when the next look sees it."""
+        present, now = self._listing.present, time.monotonic()
+        self._was_gone |= {path for path in self._gone if path in present}
+        self._was_gone &= known.strands.keys() & present
+        missing = known.acked - present
+        self._gone = {path: self._gone.get(path, now) for path in missing}
+
     def _is_new(self, file: Entry, known: Known) -> bool:
         taken = known.strands.get(file.path)
-        if taken is None or file.path in self._gone:
+        if taken is None:
             return True
         if (taken.position["size"], taken.position["mtime"]) == (file.size, file.mtime_ns):
             return False
+        if file.path in self._was_gone:
+            return True  # the one that was read is gone; this is another file of the same name
         if self.settings.on_change == "stop":
             raise Stop(
                 f"The file {file.path} has changed after it was read",
@@ -212,9 +224,9 @@ class FilesSource(NativeSource[FilesSourceSettings]):
                 path.unlink()
             else:
                 shutil.move(path, _free_name(Path(self.settings.move_to or ""), path.name))
-        except FileNotFoundError:
-            return
         except OSError as e:
+            if not path.exists():
+                return  # somebody else has put it away
             raise Stop(
                 f"The file {path} was read and delivered but can't be put away",
                 code="files.after-ack",

@@ -1,0 +1,358 @@
+"""`Pipeline` built by hand and from files: what it makes of its parts, and what it refuses before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import penstock.native
+from penstock.config import ConfigErrors
+from penstock.connectors.files.destination import FilesDestination
+from penstock.connectors.files.settings import FilesDestinationSettings, FilesSourceSettings
+from penstock.connectors.files.source import FilesSource
+from penstock.engine.lane import Status
+from penstock.engine.lock import StateFolder
+from penstock.engine.supervisor import LaneResult, PipelineResult
+from penstock.errors import Stop, UsageError
+from penstock.ledger import Ledger
+from penstock.native import Limits
+from penstock.pipeline import Pipeline, Summary, run, state_folder
+from penstock.processors.filter import Filter
+
+FILE = """\
+version: "2.2"
+pipelines:
+  - id: p
+    connectors:
+      - {id: in, type: source, plugin: files, settings: {path: /in}, batch: {max-files: 7, max-bytes: 1KiB}}
+      - {id: out, type: destination, plugin: "builtin:files", settings: {path: /out}}
+"""
+
+
+def built(id: str = "p") -> Pipeline:
+    return Pipeline(id).source("in", "files", path="/in").destination("out", "files", path="/out")
+
+
+def from_text(folder: Path, text: str) -> Pipeline:
+    (folder / "p.yaml").write_text(text)
+    return Pipeline.from_file(folder / "p.yaml")
+
+
+def problems(make: Callable[[], object]) -> list[tuple[str, str]]:
+    with pytest.raises(ConfigErrors) as caught:
+        make()
+    return [(p.code, p.what) for p in caught.value.problems]
+
+
+# -- building -------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_and_the_same_by_hand_make_the_same_plan(tmp_path: Path) -> None:
+    by_hand = Pipeline("p").source("in", "files", path="/in", batch={"max_files": 7, "max_bytes": "1KiB"})
+    by_hand.destination("out", "builtin:files", path="/out")
+    for pipeline in (from_text(tmp_path, FILE), by_hand):
+        plan = pipeline.plan()
+        assert (plan.id, pipeline.id) == ("p", "p")
+        [lane] = plan.lanes
+        assert isinstance(lane.source, FilesSource)
+        assert (lane.source.source_id, lane.source.settings.path) == ("in", "/in")
+        assert lane.limits == Limits(max_bytes=1024, max_files=7)
+        [(name, target)] = lane.targets.items()
+        assert isinstance(target.destination, FilesDestination)
+        assert (name, target.destination.settings.path, target.plugin) == ("out", "/out", "builtin:files")
+        assert lane.processors == ()
+
+
+def test_keyword_arguments_become_settings(tmp_path: Path) -> None:
+    pipeline = Pipeline("p").destination("out", "files", path=tmp_path / "out")
+    pipeline.source("in", "files", path=tmp_path, after_ack="move", move_to=tmp_path / "done", settle="250ms")
+    settings = pipeline.plan().lanes[0].source.settings
+    assert settings == FilesSourceSettings(
+        path=str(tmp_path), after_ack="move", move_to=str(tmp_path / "done"), settle=0.25
+    )
+
+
+def test_limits_that_are_not_given_are_the_defaults() -> None:
+    assert built().plan().lanes[0].limits == Limits()
+
+
+def test_processors_run_at_the_source_then_in_the_middle_then_at_the_destination(tmp_path: Path) -> None:
+    text = """\
+version: "2.2"
+pipelines:
+  - id: p
+    processors: [{id: middle, plugin: filter, condition: "true"}]
+    connectors:
+      - id: out
+        type: destination
+        plugin: files
+        settings: {path: /out}
+        processors: [{id: last, plugin: filter, condition: "true"}]
+      - id: in
+        type: source
+        plugin: files
+        settings: {path: /in}
+        processors: [{id: first, plugin: filter, condition: "true"}, {id: second, plugin: filter, condition: "true"}]
+"""
+    [lane] = from_text(tmp_path, text).plan().lanes
+    assert [p.processor_id for p in lane.processors] == ["first", "second", "middle", "last"]
+
+
+def test_every_source_is_a_lane_with_a_destination_of_its_own() -> None:
+    pipeline = built().source("in2", "files", path="/in2")
+    first, second = pipeline.plan().lanes
+    assert [lane.source.source_id for lane in (first, second)] == ["in", "in2"]
+    assert first.targets["out"].destination is not second.targets["out"].destination
+
+
+def test_connectors_may_be_given_as_objects() -> None:
+    source = FilesSource(FilesSourceSettings(path="/in"), "in")
+    destination = FilesDestination(FilesDestinationSettings(path="/out"), "out")
+    [lane] = Pipeline("p").source("in", source).destination("out", destination).plan().lanes
+    assert lane.source is source
+    assert lane.targets["out"].destination is destination
+    assert lane.targets["out"].plugin.startswith("python:penstock.connectors.files")
+
+
+def test_a_condition_reaches_the_processor() -> None:
+    [processor] = built().processor("keep", "filter", condition="seq < 3").plan().lanes[0].processors
+    assert isinstance(processor, Filter)
+    assert processor.settings.condition == "seq < 3"
+
+
+def test_references_are_expanded_for_the_connector_and_kept_for_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUT", "/secret/place")
+    pipeline = Pipeline("p").source("in", "files", path="/in").destination("out", "files", path="${OUT}")
+    target = pipeline.plan().lanes[0].targets["out"]
+    assert target.destination.settings.path == "/secret/place"
+    assert dict(target.settings) == {"path": "${OUT}"}
+
+
+# -- what is refused ------------------------------------------------------------------------------------------------
+
+
+def test_a_pipeline_without_source_or_destination_is_refused() -> None:
+    assert [code for code, _ in problems(Pipeline("p").plan)] == ["config.no-source", "config.no-destination"]
+    assert problems(Pipeline("p").source("in", "files", path="/in").plan) == [
+        ("config.no-destination", "pipeline 'p' has no destination")
+    ]
+
+
+def test_an_unknown_plugin_of_any_kind_is_refused_by_name() -> None:
+    pipeline = Pipeline("p").source("in", "a").destination("out", "b").processor("x", "c")
+    assert problems(pipeline.plan) == [
+        ("config.unknown-plugin", "no source is called 'a'"),
+        ("config.unknown-plugin", "no destination is called 'b'"),
+        ("config.unknown-plugin", "no processor is called 'c'"),
+    ]
+
+
+@pytest.mark.parametrize("settings", [{}, {"path": ""}, {"path": "x", "pth": "y"}, {"path": "x", "settle": "-1s"}])
+def test_settings_that_are_wrong_are_refused(settings: dict[str, object]) -> None:
+    pipeline = Pipeline("p").source("in", "files", **settings).destination("out", "files", path="/out")  # type: ignore[arg-type]
+    assert len(problems(pipeline.plan)) == 1
+
+
+@pytest.mark.parametrize("settings", [{"after_ack": "move"}, {"move_to": "x"}, {"after_ack": "delete", "move_to": "x"}])
+def test_a_move_needs_its_target_and_a_target_its_move(settings: dict[str, str]) -> None:
+    pipeline = Pipeline("p").destination("out", "files", path="/out")
+    pipeline.source("in", "files", path="/in", batch=None, **settings)
+    [(_, what)] = problems(pipeline.plan)
+    assert "move-to" in what
+
+
+def test_several_destinations_are_refused_not_half_run() -> None:
+    assert problems(built().destination("out2", "files", path="/out2").plan) == [
+        ("config.unsupported", "several destinations are not supported yet")
+    ]
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once"])
+def test_another_guarantee_is_refused_with_its_place(tmp_path: Path, guarantee: str) -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        from_text(tmp_path, FILE.replace("- id: p\n", f"- id: p\n    guarantee: {guarantee}\n", 1))
+    [problem] = caught.value.problems
+    assert problem.code == "config.unsupported"
+    assert "exactly-once" in problem.what
+    assert problem.position[0] == 4
+
+
+def test_exactly_once_may_be_said(tmp_path: Path) -> None:
+    from_text(tmp_path, FILE.replace("- id: p\n", "- id: p\n    guarantee: exactly-once\n", 1)).plan()
+
+
+@pytest.mark.parametrize("queue", ["{plugin: files}", "{window-size: 10, window-nack-threshold: 2}"])
+def test_a_dead_letter_queue_is_refused_with_its_place(tmp_path: Path, queue: str) -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        from_text(tmp_path, FILE.replace("- id: p\n", f"- id: p\n    dead-letter-queue: {queue}\n", 1))
+    [problem] = caught.value.problems
+    assert problem.code == "config.unsupported"
+    assert "dead letter" in problem.what
+    assert problem.position[0] == 4
+
+
+@pytest.mark.parametrize("limit, key", [({"max_records": 5}, "max-records"), ({"max_delay": "1s"}, "max-delay")])
+def test_a_limit_that_is_not_kept_yet_is_refused(limit: dict[str, object], key: str) -> None:
+    pipeline = Pipeline("p").source("in", "files", path="/in", batch=limit).destination("out", "files", path="/out")
+    assert problems(pipeline.plan) == [("config.unsupported", f"`{key}` is not supported yet")]
+
+
+def test_an_id_that_is_used_twice_is_refused() -> None:
+    assert problems(built().source("in", "files", path="/in2").plan) == [
+        ("config.duplicate-id", "the id 'in' is used 2 times")
+    ]
+    assert problems(Pipeline("p").source("x", "files", path="/in").destination("x", "files", path="/out").plan) == [
+        ("config.duplicate-id", "the id 'x' is used 2 times")
+    ]
+
+
+def test_an_object_and_another_kind_of_part_may_share_an_id() -> None:
+    source = FilesSource(FilesSourceSettings(path="/in"), "x")
+    pipeline = Pipeline("p").source("x", source).destination("out", "files", path="/out")
+    [lane] = pipeline.processor("x", "filter", condition="true").plan().lanes
+    assert lane.source is source
+    assert [type(p) for p in lane.processors] == [Filter]
+
+
+def test_two_pipelines_of_one_id_are_refused(tmp_path: Path) -> None:
+    """Their sources are missing, so that nothing starts either way."""
+    pipelines = [
+        Pipeline("p").source("in", "files", path=tmp_path / f"{n}").destination("out", "files", path=tmp_path / "out")
+        for n in "ab"
+    ]
+    with pytest.raises(UsageError):
+        run(pipelines, state=tmp_path / "state")
+
+
+@pytest.mark.parametrize("bad", ["bad id", "", ".hidden", "a/b", "x" * 101])
+def test_an_id_that_is_no_id_is_refused(bad: str) -> None:
+    with pytest.raises(UsageError, match="letters, digits"):
+        Pipeline(bad)
+    with pytest.raises(UsageError, match="letters, digits"):
+        Pipeline("p").source(bad, "files", path="/in")
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Pipeline("bad id"),
+        lambda: Pipeline("p").source("bad id", "files", path="/in"),
+        lambda: Pipeline("p").source("in", "files", path="/in", batch={"max_fils": 1}),
+    ],
+)
+def test_whatever_is_wrong_with_a_pipeline_built_in_python_is_a_usage_error(build: Callable[[], Pipeline]) -> None:
+    with pytest.raises(UsageError):
+        build().plan()
+
+
+def test_a_folder_that_is_source_and_destination_is_refused(tmp_path: Path) -> None:
+    def loop(read: object, written: object) -> Pipeline:
+        return Pipeline("p").source("in", "files", path=read).destination("out", "files", path=written)
+
+    expected = [("config.loop", "the destination writes into a folder that is read")]
+    assert problems(loop("/in", "/in/").plan) == expected
+    assert problems(loop(tmp_path, tmp_path / ".").plan) == expected
+    loop("/in", "/in/out").plan()
+
+
+@pytest.mark.parametrize("written", ["${SAME}", "ROOT/x/../in", "ROOT/link"])
+def test_a_loop_is_found_however_its_path_is_spelt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "x").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    monkeypatch.setenv("SAME", str(tmp_path / "in"))
+    pipeline = Pipeline("p").source("in", "files", path=tmp_path / "in")
+    pipeline.destination("out", "files", path=written.replace("ROOT", str(tmp_path)))
+    assert [code for code, _ in problems(pipeline.plan)] == ["config.loop"]
+
+
+def test_problems_of_all_files_are_raised_together(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.yaml").write_text(FILE.replace("id: p", f"id: {name}").replace("{path: /in}", "{}"))
+    with pytest.raises(ConfigErrors) as caught:
+        Pipeline.from_files([tmp_path])
+    assert [Path(p.where.split(":")[0]).name for p in caught.value.problems] == ["a.yaml", "b.yaml"]
+
+
+def test_from_file_wants_exactly_one_pipeline(tmp_path: Path) -> None:
+    two = FILE + FILE.split("pipelines:\n")[1].replace("id: p", "id: q")
+    with pytest.raises(UsageError) as caught:
+        from_text(tmp_path, two)
+    assert caught.value.code == "config.several"
+    assert [p.id for p in Pipeline.from_files([tmp_path / "p.yaml"])] == ["p", "q"]
+
+
+# -- state and summary ----------------------------------------------------------------------------------------------
+
+
+def test_the_state_folder_lies_beside_the_file_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    from_file = from_text(tmp_path, FILE)
+    assert state_folder([from_file], None) == tmp_path / ".penstock"
+    assert state_folder([built()], None) == elsewhere / ".penstock"
+    assert state_folder([from_file], "here") == elsewhere / "here"
+
+
+def test_a_rewind_starts_every_source_anew_and_leaves_the_folder_unlocked(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+
+    def epochs() -> list[int]:
+        ledger = Ledger(state / "ledger.db")
+        try:
+            return [ledger.lane("p", source).epoch for source in ("in", "in2")]
+        finally:
+            ledger.close()
+
+    state.mkdir()
+    before = epochs()
+    built().source("in2", "files", path="/in2").rewind(state=state)
+    assert epochs() == [e + 1 for e in before]
+    folder = StateFolder(state)
+    folder.open()
+    with pytest.raises(UsageError) as caught:
+        built().rewind(state=state)
+    assert caught.value.code == "state.locked"
+    folder.close()
+
+
+def _summary(*errors: Stop | None) -> Summary:
+    lane = LaneResult("in", 5, 4, {"out": 3}, {"out": 2}, None)
+    status = {True: Status.STOPPED, False: Status.DEGRADED}
+    return Summary(tuple(PipelineResult(f"p{n}", status[e is None], e, "", 1.0, (lane,)) for n, e in enumerate(errors)))
+
+
+def test_a_summary_raises_the_first_error_and_returns_itself_without_one() -> None:
+    good = _summary(None, None)
+    assert good.ok
+    assert good.raise_for_error() is good
+    first = Stop("first")
+    bad = _summary(None, first, Stop("second"))
+    assert not bad.ok
+    with pytest.raises(Stop) as caught:
+        bad.raise_for_error()
+    assert caught.value is first
+
+
+def test_a_summary_as_json_accounts_for_every_record() -> None:
+    [pipeline] = _summary(Stop("why", code="x")).to_json()["pipelines"]
+    assert pipeline["status"] == "degraded"
+    assert pipeline["error"] == "[x] why"
+    assert pipeline["sources"] == {"in": {"read": 5, "acked": 4}}
+    assert pipeline["destinations"] == {"out": {"delivered": 3, "filtered": 2, "dead_lettered": 0}}
+
+
+# -- the public interface for authors -------------------------------------------------------------------------------
+
+
+def test_every_name_of_the_native_interface_is_there_once() -> None:
+    names = penstock.native.__all__
+    assert len(set(names)) == len(names) > 0
+    assert [name for name in names if not hasattr(penstock.native, name)] == []
