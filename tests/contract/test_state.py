@@ -15,7 +15,7 @@ import pytest
 
 from penstock.pipeline import Pipeline
 from tests.support import oracle
-from tests.support.harness import Case
+from tests.support.harness import SLOW, Case
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
@@ -125,8 +125,8 @@ def test_a_rewind_delivers_everything_again_once(case: Case) -> None:
 def test_tasks_of_a_dead_attempt_do_no_harm(make_case: MakeCase) -> None:
     """Only the Python process is killed, while a task is writing; the JVM and the task live on under the next engine."""
     for name, off in (("kept", ()), ("control", ("attempt-names",))):
-        case = make_case(name, max_files=24)
-        case.issue(files=24, lines=40_000)
+        case = make_case(name, max_files=24, processors=SLOW)
+        case.issue(files=24, lines=80)
         first = case.start(off=off)
         assert first.await_point("stage")
         until = time.monotonic() + 30

@@ -9,15 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.support import oracle
-from tests.support.harness import Case
+from tests.support.harness import SLOW, Case
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
 MakeCase = Callable[..., Case]
-
-SLOW = (
-    "    processors: [{id: slow, plugin: filter, condition: \"sha2(repeat(after, 20000), 512) = ''\"}]"  # ms per record
-)
 
 
 @pytest.mark.contract("S12", safeguard="drain")

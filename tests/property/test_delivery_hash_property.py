@@ -50,6 +50,26 @@ def test_a_change_of_any_one_part_changes_the_hash(delivery: Named, data: st.Dat
 
 
 @settings(deadline=None)
+@given(st.text('ab.",\\', min_size=1, max_size=5), st.data())
+def test_a_border_moved_between_two_ids_changes_the_hash(text: str, data: st.DataObject) -> None:
+    one, other = data.draw(st.lists(st.integers(0, len(text)), min_size=2, max_size=2, unique=True), label="borders")
+    for between in (_pipeline_and_lane, _lane_and_destination, _strand_and_key):
+        assert _hash(between(text[:one], text[one:])) != _hash(between(text[:other], text[other:]))
+
+
+def _pipeline_and_lane(left: str, right: str) -> Named:
+    return left, right, 1, "d", []
+
+
+def _lane_and_destination(left: str, right: str) -> Named:
+    return "p", left, 1, right, []
+
+
+def _strand_and_key(left: str, right: str) -> Named:
+    return "p", "l", 1, "d", [Range(left, {right: 1})]
+
+
+@settings(deadline=None)
 @given(st.lists(ranges, max_size=5), st.randoms(use_true_random=False))
 def test_shuffled_ranges_keep_the_hash(given_ranges: list[Range], chance: object) -> None:
     shuffled = list(given_ranges)

@@ -25,6 +25,9 @@ pipelines:
       - {{id: out, type: destination, plugin: files, settings: {{path: {root}/out}}}}
 {processors}"""
 
+# A processor that keeps every record and takes milliseconds for each, so that a job can be caught at work.
+SLOW = "    processors: [{id: slow, plugin: filter, condition: \"sha2(repeat(after, 20000), 512) = ''\"}]"
+
 Gateway = tuple[int, str]
 
 

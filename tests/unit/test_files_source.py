@@ -506,6 +506,62 @@ def test_a_name_may_be_used_again_once_its_file_was_put_away(folder: Path) -> No
     assert names(lane.finish()) == ["today.csv"]
 
 
+@pytest.mark.xfail(
+    strict=True, raises=Stop, reason="gap: that it was put away is known to the process that did it alone"
+)
+def test_a_name_may_be_used_again_at_the_next_start_once_its_file_was_put_away(folder: Path) -> None:
+    """`run --once` every night over a file that always has the same name."""
+    write(folder / "today.csv", "monday\n")
+    lane = Lane(folder, after_ack="delete")
+    lane.finish()
+    assert lane.nothing()
+    lane.start()
+    write(folder / "today.csv", "tuesday's\n")
+    assert names(lane.finish()) == ["today.csv"]
+
+
+def test_a_file_that_has_only_just_gone_is_not_forgotten_yet(folder: Path) -> None:
+    write(folder / "gone")
+    lane = Lane(folder)
+    lane.finish()
+    (folder / "gone").unlink()
+    write(folder / "new")
+    assert lane.finish().forget == ()
+
+
+ALWAYS_NEW = "bug: a file that was gone once counts as another file at every later change too"
+
+
+@pytest.mark.xfail(strict=True, reason=ALWAYS_NEW)
+@pytest.mark.contract("T22", reason="there is no watermark that could be switched off")
+def test_a_file_that_was_away_and_came_back_unchanged_still_must_not_change(folder: Path) -> None:
+    write(folder / "a")
+    lane = Lane(folder)
+    lane.finish()
+    os.rename(folder / "a", folder / ".away")
+    assert lane.nothing()
+    os.rename(folder / ".away", folder / "a")
+    assert lane.nothing()
+    changes(folder, "grown")
+    with pytest.raises(Stop):
+        lane.source.available(lane.known, lane.limits)
+
+
+@pytest.mark.xfail(strict=True, reason=ALWAYS_NEW)
+@pytest.mark.contract("T22", reason="there is no watermark that could be switched off")
+def test_another_file_of_an_old_name_must_not_change_after_it_was_read_either(folder: Path) -> None:
+    write(folder / "a")
+    lane = Lane(folder)
+    lane.finish()
+    (folder / "a").unlink()
+    assert lane.nothing()
+    write(folder / "a", "another file\n")
+    assert names(lane.finish()) == ["a"]
+    changes(folder, "grown")
+    with pytest.raises(Stop):
+        lane.source.available(lane.known, lane.limits)
+
+
 @pytest.mark.contract("T22", reason="there is no watermark that could be switched off")
 def test_a_known_file_that_is_just_being_changed_is_not_forgotten(folder: Path) -> None:
     write(folder / "a")

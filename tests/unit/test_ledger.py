@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.frontier import frontier
-from penstock.errors import UsageError
+from penstock.errors import LedgerError, UsageError
 from penstock.ledger import Attempt, Lane, Ledger, Prepared, Snapshot, State, Totals
 from penstock.ledger.sqlite import KEEP_BATCHES
 from penstock.ranges import Range, Ranges
@@ -293,6 +293,21 @@ def test_a_dropped_batch_holds_nothing_up_and_is_itself_never_acked_nor_counted(
     ledger.drop(dropped)
     assert finish(ledger, kept, records=4, written=4) == [kept.ranges]
     assert ledger.totals(kept.lane) == Totals(4, 4, {"out": 4}, {"out": 0})
+
+
+@pytest.mark.parametrize("state", [State.PREPARED, State.DONE])
+def test_a_batch_that_is_prepared_can_not_be_given_up(ledger: Ledger, state: State) -> None:
+    s = take(ledger, "a")
+    ledger.prepare(s, 1, [prepared()])
+    if state is State.DONE:
+        ledger.done(s, "out", {}, 1, frontier)
+    before = ledger.lane("p", "in")
+    with pytest.raises(LedgerError) as caught:
+        ledger.drop(s)
+    assert caught.value.code == "ledger.prepared"
+    assert ledger.lane("p", "in") == before
+    assert [x.state for x in ledger.unfinished(s.lane)] == ([State.PREPARED] if state is State.PREPARED else [])
+    take(ledger, "b")  # the ledger itself is not broken by it
 
 
 def test_after_a_rewind_nothing_is_known_and_the_epoch_is_new(ledger: Ledger) -> None:
