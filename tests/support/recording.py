@@ -18,11 +18,12 @@ class RecordingSource(FilesSource):
         super().__init__(settings, source_id)
         self.record = record
 
-    def acked(self, ranges: Ranges) -> None:
+    def acked(self, ranges: Ranges) -> tuple[str, ...]:
         fd = os.open(self.record, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.write(fd, "".join(f"{Path(r.strand).name}\n" for r in ranges).encode())
         os.fsync(fd)
         os.close(fd)
+        return ()
 
 
 def acks(root: str) -> list[Pipeline]:

@@ -40,7 +40,7 @@ def stage(root: Path, d: DeliveryId, *texts: str, attempt: str = "attempt") -> S
         path = folder / f"part-{n:05d}-x.txt"
         path.write_text(text)
         name = f"{folder_of(d)}-{d.batch:012d}-{n:05d}-{d.hash[:12]}.txt"
-        manifest.append({"staged": str(path.relative_to(root)), "name": name, "bytes": len(text)})
+        manifest.append({"staged": str(path.relative_to(root)), "name": name, "bytes": len(text.encode())})
     return Staged(sum(t.count("\n") for t in texts), sum(map(len, texts)), manifest)
 
 

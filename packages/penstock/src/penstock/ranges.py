@@ -7,7 +7,7 @@ in this process or in one started a year later.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -80,9 +80,7 @@ class Known:
     acked: set[str]  # strands whose last range has been acked
 
     def took(self, ranges: Ranges) -> None:
-        for name in ranges.forget:
-            self.strands.pop(name, None)
-            self.acked.discard(name)
+        self._forget(ranges.forget)
         for r in ranges:
             self.strands[r.strand] = r
             self.acked.discard(r.strand)
@@ -90,6 +88,12 @@ class Known:
 
     def settled(self, ranges: Ranges) -> None:
         self.acked.update(r.strand for r in ranges)
+        self._forget(ranges.forget)
+
+    def _forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.strands.pop(name, None)
+            self.acked.discard(name)
 
     def dropped(self, ranges: Ranges) -> None:
         for r in ranges:

@@ -1,40 +1,37 @@
-"""Stopping: graceful first, forceful when asked twice or when the deadline has passed. Shared by all lanes of an engine."""
+"""Stopping: graceful first, forceful when asked twice or when the deadline has passed. Shared by all lanes of a pipeline."""
 
 from __future__ import annotations
 
-import threading
 import time
+
+_SLICE = 0.1
 
 
 class StopSignal:
-    """`request` may be called from a signal handler; everything else from any thread."""
+    """`request` may be called from a signal handler, also one that interrupts another: nothing here takes a lock. All methods
+    may be called from any thread."""
 
     def __init__(self) -> None:
-        self._graceful = threading.Event()
-        self._forceful = threading.Event()
+        self._requests = 0
         self._requested_at: float | None = None
 
     def request(self) -> None:
         """The first call is graceful: sources are told, the batch in flight is finished. The second is forceful."""
-        if self._graceful.is_set():
-            self._forceful.set()
-        else:
-            self._requested_at = time.monotonic()
-            self._graceful.set()
-
-    def force(self) -> None:
         if self._requested_at is None:
             self._requested_at = time.monotonic()
-        self._graceful.set()
-        self._forceful.set()
+        self._requests += 1
+
+    def force(self) -> None:
+        while not self.forced:
+            self.request()
 
     @property
     def requested(self) -> bool:
-        return self._graceful.is_set()
+        return self._requests > 0
 
     @property
     def forced(self) -> bool:
-        return self._forceful.is_set()
+        return self._requests > 1
 
     def overdue(self, deadline: float) -> bool:
         """True once a graceful stop has taken longer than `deadline` seconds."""
@@ -42,4 +39,6 @@ class StopSignal:
 
     def sleep(self, seconds: float) -> None:
         """Returns early when a stop is requested."""
-        self._graceful.wait(seconds)
+        until = time.monotonic() + seconds
+        while not self.requested and (left := until - time.monotonic()) > 0:
+            time.sleep(min(_SLICE, left))

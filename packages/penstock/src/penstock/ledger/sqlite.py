@@ -44,9 +44,9 @@ class Ledger:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("PRAGMA foreign_keys=ON")
-            self._inode = path.stat().st_ino
             self._migrate()
             self._take_over()
+            self._files = self._identities()
         except BaseException as e:
             self._db.close()
             if isinstance(e, sqlite3.Error):
@@ -134,11 +134,16 @@ class Ledger:
     def _check_in_place(self) -> None:
         """SQLite would go on writing to a file that was deleted under it, and the account would vanish with the process."""
         try:
-            if self.path.stat().st_ino == self._inode:
+            if self._identities() == self._files:
                 return
         except FileNotFoundError:
             pass
         raise OSError("the ledger file was removed or replaced while the engine was running")
+
+    def _identities(self) -> list[tuple[int, int]]:
+        """Device and inode of the ledger and of its write-ahead log."""
+        stats = [path.stat() for path in (self.path, self.path.with_name(self.path.name + "-wal"))]
+        return [(stat.st_dev, stat.st_ino) for stat in stats]
 
     def _error(self, name: str, cause: Exception) -> LedgerError:
         return LedgerError(
@@ -260,6 +265,11 @@ class Ledger:
                 raise LedgerError(f"Batch {s.batch} is prepared and can't be given up", code="ledger.prepared")
             db.execute("DELETE FROM strand WHERE lane = ? AND batch = ?", (s.lane, s.batch))
 
+    def forget(self, lane: int, strands: Sequence[str]) -> None:
+        """Strands that are gone for good: what comes under their names is new."""
+        with self._write("forgotten strands") as db:
+            db.executemany("DELETE FROM strand WHERE lane = ? AND name = ?", ((lane, name) for name in strands))
+
     def prepare(self, s: Snapshot, records: int, deliveries: Sequence[Prepared]) -> None:
         """The point of no return: from here on the batch is only rolled forward."""
         with self._write("prepare") as db:
@@ -324,6 +334,10 @@ class Ledger:
             (pending,) = db.execute(
                 "SELECT count(*) FROM delivery WHERE lane = ? AND batch = ? AND state = 'prepared'", (s.lane, s.batch)
             ).fetchone()
+            if db.execute(
+                "SELECT 1 FROM snapshot WHERE lane = ? AND batch = ? AND state = 'open'", (s.lane, s.batch)
+            ).fetchone():
+                raise LedgerError(f"Batch {s.batch} is not prepared and can't be done", code="ledger.prepared")
             settled: list[Ranges] = []
             if not pending:
                 db.execute(

@@ -62,12 +62,14 @@ class NativeSource(Generic[S]):
         that the scan gave. Raise `Stop` unless that is all of these ranges.
         """
 
-    def acked(self, ranges: Ranges) -> None:
+    def acked(self, ranges: Ranges) -> Collection[str]:  # noqa: ARG002
         """Everything in these ranges, and all before it, is settled at every destination that decides.
 
         Called in order, at most once per range, after the ledger has stored it. A crash can swallow the call: what was
-        acked before this start is in `Known.acked`.
+        acked before this start is in `Known.acked`. Returns the strands that are gone for good (a file that was put away),
+        which the ledger then forgets, so that their names may be used again.
         """
+        return ()
 
     def count(self, ranges: Ranges) -> int | None:
         """How many records are left in ranges that a stop could not finish. May read them; None when it would take long."""

@@ -97,15 +97,19 @@ class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
         return receipt
 
     def _publish(self, manifest: list[dict[str, Any]]) -> None:
-        """Only this renames staged files, so one that is missing from its folder is out already, whoever took it since."""
+        """Only this renames staged files, one after the other: those missing at the front are out already, whoever took them
+        since. One that is missing behind one that is there, or has another size, was not published but harmed."""
         try:
+            waiting = False
             for f in manifest:
                 staged, final = self.root / f["staged"], self.root / f["name"]
-                try:
+                there = staged.exists()
+                waiting = waiting or there
+                lost = not there and not final.exists() and (waiting or not staged.parent.exists())
+                if lost or (there and staged.stat().st_size != f["bytes"]):
+                    raise OSError(f"{staged} is not there with {f['bytes']} bytes, as it was staged")  # noqa: TRY301
+                if there:
                     staged.rename(final)
-                except FileNotFoundError:
-                    if not staged.parent.exists() and not final.exists():
-                        raise
                 faults.reach("K6a")
             fs.fsync_folder(self.root)
         except OSError as e:
@@ -114,7 +118,8 @@ class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
                 code="files.publish",
                 where=str(self.root),
                 why=str(e),
-                hint="make the folder writable or restore what was removed under _penstock, then start again: it goes on where it stopped",
+                hint="make the folder writable or restore what was removed under _penstock, then start again:"
+                " it goes on where it stopped",
             ) from e
 
     def find(self, d: DeliveryId) -> Receipt | None:

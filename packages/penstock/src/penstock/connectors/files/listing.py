@@ -85,12 +85,18 @@ class Listing:
                 for item in found:
                     if item.name.startswith((".", "_")) or item.name.endswith(SKIPPED_SUFFIXES):
                         continue
+                    if not _is_text(item.name):
+                        raise Stop(
+                            f"The source folder {self.path} holds a file whose name is not UTF-8: {item.name!r}",
+                            code="files.name",
+                            hint="rename it, or move it away",
+                        )
                     try:
                         if item.is_file():
                             stat = item.stat()
                             entries.append(Entry(item.path, stat.st_size, stat.st_mtime_ns))
                     except OSError as e:
-                        if e.errno not in (errno.ENOENT, errno.ELOOP):
+                        if e.errno not in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
                             raise
                         continue  # deleted between the two calls, or a link to nowhere: there is no file
         except OSError as e:
@@ -101,3 +107,11 @@ class Listing:
                 hint="check the path and its permissions",
             ) from e
         return entries
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

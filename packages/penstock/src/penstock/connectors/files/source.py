@@ -81,6 +81,7 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         new = [f for f in files if self._is_new(f, known)]
         ranges = self._cut(new, known.next_seq, limits)
         if ranges:
+            self._was_gone -= {r.strand for r in ranges}
             self._next_listing = 0.0  # there may be more: look again as soon as this batch is done
             gone = tuple(path for path, since in self._gone.items() if time.monotonic() - since >= FORGET_AFTER)
             return Ranges(tuple(ranges), ranges[-1].base + _most_records(ranges[-1]), gone)
@@ -99,6 +100,7 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         if taken is None:
             return True
         if (taken.position["size"], taken.position["mtime"]) == (file.size, file.mtime_ns):
+            self._was_gone.discard(file.path)
             return False
         if file.path in self._was_gone:
             return True  # the one that was read is gone; this is another file of the same name
@@ -162,7 +164,7 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         if len(plain) != len(ranges):
             return  # how much a gz holds is known only by reading it
         seen, size = evidence["bytes"], ranges.size
-        if seen == size or seen == sum(_line_bytes(r) for r in plain):
+        if seen == sum(_line_bytes(r) for r in plain):
             return
         raise Stop(
             f"What Spark read is not what the {len(ranges)} files of this batch hold",
@@ -201,9 +203,12 @@ class FilesSource(NativeSource[FilesSourceSettings]):
 
     # -- after the ack ----------------------------------------------------------------------------------------------
 
-    def acked(self, ranges: Ranges) -> None:
+    def acked(self, ranges: Ranges) -> Collection[str]:
+        if self.settings.after_ack == "keep":
+            return ()
         for r in ranges:
             self._put_away(r)
+        return [r.strand for r in ranges if not Path(r.strand).exists()]
 
     def _tidy(self, files: list[Entry], known: Known) -> None:
         """What a crash between the ack and `after-ack` has left."""

@@ -19,7 +19,7 @@ from penstock.testing import faults
 def finish(work: Work, s: Snapshot) -> list[Ranges]:
     """Commits every delivery of a prepared batch that is not done, marks it done, and acks what that settles.
 
-    Returns what was acked.
+    Returns what was acked, and which strands of it are gone for good.
     """
     faults.reach("commit")
     pending = [p for p in work.ledger.prepared(s) if p.receipt is None]
@@ -35,9 +35,11 @@ def finish(work: Work, s: Snapshot) -> list[Ranges]:
         for ranges in settled:
             faults.reach("done")
             faults.reach("ack")
-            work.source.acked(ranges)
+            gone = tuple(work.source.acked(ranges))
+            if gone:
+                work.ledger.forget(s.lane, gone)
             faults.reach("acked")
-            acked.append(ranges)
+            acked.append(replace(ranges, forget=gone))
     return acked
 
 
@@ -47,6 +49,8 @@ def _commit(work: Work, s: Snapshot, p: Prepared) -> Receipt:
     destination = target.destination if target is not None and same else work.rebuild(p)
     d = replace(work.delivery_id(s, p.destination), hash=p.hash)
     receipt = destination.find(d) if faults.safeguard("receipt") else None
-    if receipt is None:
+    if receipt is not None:
+        destination.discard(d)
+    else:
         receipt = destination.commit(d, Staged.from_json(p.staged))
     return replace(receipt, filtered=p.filtered)
