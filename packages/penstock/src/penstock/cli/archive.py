@@ -14,6 +14,8 @@ from pathlib import Path
 from penstock.engine import archive, session
 from penstock.pipeline import Pipeline
 
+KEEP = 3  # archives of other environments; each has 150 MB
+
 
 def build() -> Path | None:
     """Makes the archive; None when there is no Java or no Spark, or the JVM made none."""
@@ -29,6 +31,9 @@ def build() -> Path | None:
         partial = target.with_suffix(".tmp")
         shutil.copyfile(made, partial)
         partial.replace(target)
+    by_age = sorted(target.parent.glob("*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in by_age[KEEP:]:
+        old.unlink(missing_ok=True)
     return target
 
 
