@@ -48,10 +48,12 @@ def test_the_positions_of_every_input_are_written_before_anything_is_read(make_c
 def test_a_batch_keeps_its_hash_over_attempts_processes_and_changed_code(case: Case) -> None:
     case.issue(files=1)
     hashes = set()
-    for n in range(4):
-        case.processors = f"    processors: [{{id: p{n}, plugin: filter, condition: \"after like 'nothing {n}%'\"}}]"
+    for n in range(4):  # two of the four fail instead of dying: three deaths would have the batch cut
+        condition = f"after like 'nothing {n}%'" if n % 2 == 0 else "after.no_such_field = 1"
+        case.processors = f'    processors: [{{id: p{n}, plugin: filter, condition: "{condition}"}}]'
         case.configure()
-        assert case.run(kill_at="K6").killed
+        ended = case.run(kill_at="K6")
+        assert ended.killed == (n % 2 == 0), ended.err
         hashes |= {p.name for p in (case.out / "_penstock" / "p.in").iterdir() if p.is_dir()}
     case.finish()
     [(stored,)] = case.rows("SELECT hash FROM delivery")

@@ -4,7 +4,9 @@ Importing this loads no Spark.
 """
 
 from penstock.pipeline import Pipeline, Summary
+from penstock.processors.python import processor
+from penstock_sdk.record import DROP, Drop, Record, Reject
 
-__all__ = ["Pipeline", "Summary", "__version__"]
+__all__ = ["DROP", "Drop", "Pipeline", "Record", "Reject", "Summary", "__version__", "processor"]
 
 __version__ = "0.1.0"

@@ -32,17 +32,28 @@ from penstock.config import (
 from penstock.config.model import Model
 from penstock.config.validation import validate
 from penstock.errors import UsageError
-from penstock.native import ExactlyOnceDestination, Limits, NativeSource, Processor
+from penstock.native import (
+    ExactlyOnceDestination,
+    Limits,
+    NativeDestination,
+    NativeSource,
+    Processor,
+    Shape,
+    Unsuitable,
+)
+from penstock.plan.nodes import Node, stages
 from penstock.plugins import builtin
+from penstock.processors.python import FunctionProcessor, Marked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.engine.batch.context import Target
+    from penstock.engine.batch.context import Outcomes, Target
     from penstock.engine.supervisor import Engine, PipelinePlan, PipelineResult
-    from penstock.ledger import Prepared
+    from penstock.ledger import Prepared, TargetRef
 
 STATE = ".penstock"
+DLQ = "dead-letter-queue"  # the id of the configured queue; also its delivery name in the ledger
 KeyPath = tuple[str | int, ...]
 M = TypeVar("M", bound=Model)
 
@@ -74,6 +85,7 @@ class Pipeline:
     def __init__(self, id: str) -> None:
         self._config = _made(PipelineConfig, {"id": id})
         self._objects: dict[tuple[str, str], Any] = {}  # what was given as an object, by kind and id
+        self._handlers: tuple[Callable[[Outcomes], None], ...] = ()
         self._loaded: Loaded | None = None
         self._path: KeyPath = ()
 
@@ -116,17 +128,83 @@ class Pipeline:
         """Adds a source: a plugin's name with its settings, or an object."""
         return self._add("source", id, plugin, settings, _made(BatchConfig, batch or {}))
 
-    def destination(self, id: str, plugin: str | ExactlyOnceDestination[Any], **settings: object) -> Pipeline:
+    def destination(self, id: str, plugin: str | NativeDestination[Any], **settings: object) -> Pipeline:
         return self._add("destination", id, plugin, settings, BatchConfig())
 
-    def processor(self, id: str, plugin: str | Processor[Any], *, condition: str = "", **settings: object) -> Pipeline:
-        """Adds a processor that every record of the pipeline goes through."""
-        name = self._name("processor", id, plugin)
+    def processor(
+        self,
+        id: str,
+        plugin: str | Processor[Any] | Callable[[Any], Any],
+        *,
+        condition: str = "",
+        on: str | None = None,
+        **settings: object,
+    ) -> Pipeline:
+        """Adds a processor: a plugin's name with its settings, an object, or a function (see `penstock.processor`).
+
+        Every record of the pipeline goes through it; with `on` only those of that source, or for that destination.
+        """
+        made = self._function(id, plugin)
         config = _made(
-            ProcessorConfig, {"id": id, "plugin": name, "condition": condition, "settings": _texts(settings)}
+            ProcessorConfig,
+            {
+                "id": id,
+                "plugin": self._name("processor", id, made),
+                "condition": condition,
+                "settings": _texts(settings),
+            },
         )
-        self._config = self._config.model_copy(update={"processors": (*self._config.processors, config)})
+        if on is None:
+            self._config = self._config.model_copy(update={"processors": (*self._config.processors, config)})
+            return self
+        connectors = list(self._config.connectors)
+        for i, c in enumerate(connectors):
+            if c.id == on:
+                connectors[i] = c.model_copy(update={"processors": (*c.processors, config)})
+                self._config = self._config.model_copy(update={"connectors": tuple(connectors)})
+                return self
+        raise UsageError(f"there is no connector {on!r} yet", code="config.unknown-connector", hint="add it first")
+
+    def dead_letter_queue(
+        self,
+        plugin: str | NativeDestination[Any] | None = None,
+        *,
+        window: int = 1,
+        threshold: int = 0,
+        **settings: object,
+    ) -> Pipeline:
+        """How many nacks are borne (more than `threshold` in the last `window` records stop the pipeline; window 0 is no
+        limit), and where dead letters go besides the state folder."""
+        given: dict[str, Any] = {
+            "window-size": window,
+            "window-nack-threshold": threshold,
+            "settings": _texts(settings),
+        }
+        if plugin is not None:
+            given["plugin"] = self._name("destination", DLQ, plugin)
+        config = _made(DeadLetterQueueConfig, given)
+        self._config = self._config.model_copy(update={"dead_letter_queue": config})
         return self
+
+    def guarantee(self, guarantee: str) -> Pipeline:
+        """`exactly-once` (the default), `at-least-once` or `at-most-once`."""
+        config = _made(PipelineConfig, {"id": self.id, "guarantee": guarantee})
+        self._config = self._config.model_copy(update={"guarantee": config.guarantee})
+        return self
+
+    def on_outcome(self, handler: Callable[[Outcomes], None]) -> Pipeline:
+        """Calls `handler` for every batch of every source, after the ledger has its outcome and before the source is acked.
+
+        In the lane's thread, in order; again for the same batch after a crash in between. Raising stops the pipeline with
+        nothing of that batch acked.
+        """
+        self._handlers = (*self._handlers, handler)
+        return self
+
+    def _function(self, id: str, plugin: Any) -> Any:
+        if isinstance(plugin, Marked):
+            return FunctionProcessor(plugin.function, id, batch=plugin.batch)
+        return FunctionProcessor(plugin, id) if callable(plugin) and not isinstance(plugin, Processor) else plugin
 
     def _add(self, kind: Any, id: str, plugin: Any, settings: dict[str, object], batch: BatchConfig) -> Pipeline:
         name = self._name(kind, id, plugin)
@@ -152,12 +230,15 @@ class Pipeline:
         state: str | Path | None = None,
         master: str | None = None,
         conf: dict[str, str] | None = None,
+        finish: bool = False,
+        abandon: Sequence[str] = (),
     ) -> Summary:
         """Runs until there is nothing left (`once`), or until it is stopped. Brings its own Spark unless given a session.
 
         Raises the error of a pipeline that ends degraded.
         """
-        return run([self], spark=spark, once=once, state=state, master=master, conf=conf).raise_for_error()
+        options: dict[str, Any] = {"finish": finish, "abandon": abandon}
+        return run([self], spark=spark, once=once, state=state, master=master, conf=conf, **options).raise_for_error()
 
     def rewind(self, *, state: str | Path | None = None) -> None:
         """Everything the sources still have will be read and delivered again, under a new epoch."""
@@ -178,40 +259,69 @@ class Pipeline:
 
     def plan(self) -> PipelinePlan:
         """What the engine runs. Makes every connector; none of them does any I/O yet."""
+        from penstock.engine.batch.context import Guarantee
+        from penstock.engine.gate import Window
         from penstock.engine.supervisor import LanePlan, PipelinePlan
 
         if problems := list(self._problems()):
             raise ConfigErrors(problems)
         lanes = []
         for path, c in self._connectors("source"):
-            batch = c.batch
-            given = {"max_bytes": batch.max_bytes, "max_files": batch.max_files}
+            given = {"max_bytes": c.batch.max_bytes, "max_files": c.batch.max_files}
             limits = Limits(**{k: v for k, v in given.items() if v is not None})
-            processors = [self._make("processor", p, self._processor_path(path, i)) for i, p in enumerate(c.processors)]
-            processors += [
-                self._make("processor", p, self._processor_path(self._path, i))
-                for i, p in enumerate(self._config.processors)
-            ]
-            targets = {}
-            for d_path, d in self._connectors("destination"):
-                processors += [
-                    self._make("processor", p, self._processor_path(d_path, i)) for i, p in enumerate(d.processors)
-                ]
-                targets[d.id] = self._target(d, d_path)
-            lanes.append(LanePlan(self._make("source", c, (*path, "settings")), limits, tuple(processors), targets))
-        return PipelinePlan(self.id, tuple(lanes), _rebuild)
+            nodes = self._lane_nodes(path, c)
+            targets = {d.id: self._target(d, d_path) for d_path, d in self._connectors("destination")}
+            source = self._make("source", c, (*path, "settings"))
+            lanes.append(LanePlan(source, limits, nodes, targets, self._dlq()))
+        queue = self._config.dead_letter_queue
+        return PipelinePlan(
+            self.id,
+            tuple(lanes),
+            _rebuild,
+            Window(queue.window_size, queue.window_nack_threshold),
+            Guarantee(self._config.guarantee),
+            self._handlers,
+        )
+
+    def _lane_nodes(self, path: KeyPath, c: ConnectorConfig) -> tuple[Node, ...]:
+        """The source's own processors, then the pipeline's."""
+        return (*self._nodes(path, c.processors), *self._nodes(self._path, self._config.processors))
+
+    def _nodes(self, path: KeyPath, processors: Sequence[ProcessorConfig]) -> tuple[Node, ...]:
+        return tuple(
+            Node(
+                self._make("processor", p, (*path, "processors", i, "settings")),
+                expand(p.condition, os.environ) if p.condition.strip() else "",
+            )
+            for i, p in enumerate(processors)
+        )
 
     def _target(self, d: ConnectorConfig, path: KeyPath) -> Target:
         from penstock.engine.batch.context import Target
 
-        return Target(self._make("destination", d, (*path, "settings")), d.plugin, d.settings)
+        destination = self._make("destination", d, (*path, "settings"))
+        return Target(destination, d.plugin, d.settings, self._nodes(path, d.processors))
+
+    def _dlq(self) -> Target | None:
+        from penstock.engine.batch.context import Target
+
+        queue = self._config.dead_letter_queue
+        if queue.plugin is None:
+            return None
+        destination = self._make("destination", self._queue_config(), (*self._path, "dead-letter-queue", "settings"))
+        return Target(destination, queue.plugin, queue.settings)
+
+    def _queue_config(self) -> ConnectorConfig:
+        """The dead letter queue as the destination it is."""
+        queue = self._config.dead_letter_queue
+        return ConnectorConfig(id=DLQ, type="destination", plugin=queue.plugin or "", settings=queue.settings)
 
     def _make(self, kind: str, config: ConnectorConfig | ProcessorConfig, path: KeyPath) -> Any:
         if (kind, config.id) in self._objects:
             return self._objects[kind, config.id]
         settings = expand_settings(config.settings, os.environ)
-        if isinstance(config, ProcessorConfig) and config.condition:
-            settings["condition"] = expand(config.condition, os.environ)
+        if builtin.bare(config.plugin) == "python" and self._loaded is not None:
+            settings.setdefault("path", str(self._loaded.file.absolute().parent))
         parsed = parse_settings(builtin.settings_class(kind, config.plugin), settings, self._loaded, *path)
         return builtin.implementation(kind, config.plugin)(parsed, config.id)
 
@@ -219,9 +329,6 @@ class Pipeline:
         for i, c in enumerate(self._config.connectors):
             if c.type == kind:
                 yield (*self._path, "connectors", i), c
-
-    def _processor_path(self, path: KeyPath, i: int) -> KeyPath:
-        return (*path, "processors", i, "settings")
 
     # -- checks that need to know the plugins ----------------------------------------------------------------------
 
@@ -236,13 +343,18 @@ class Pipeline:
                     yield from self._plugin_problems("processor", p, (*path, "processors", i))
         for i, p in enumerate(self._config.processors):
             yield from self._plugin_problems("processor", p, (*self._path, "processors", i))
+        if self._config.dead_letter_queue.plugin is not None:
+            yield from self._plugin_problems("destination", self._queue_config(), (*self._path, "dead-letter-queue"))
         yield from self._same_ids()
         yield from self._loops()
         yield from self._not_yet()
+        yield from self._guarantee_problems()
+        yield from self._shape_problems()
 
     def _same_ids(self) -> Iterator[Problem]:
         """A file's ids are checked when it is loaded; this is for pipelines built in Python."""
-        for items in (self._config.connectors, self._config.processors):
+        own = [p for c in self._config.connectors for p in c.processors]
+        for items in (self._config.connectors, [*self._config.processors, *own]):
             for id_, n in Counter(item.id for item in items).items():
                 if n > 1:
                     yield self._problem("config.duplicate-id", f"the id {id_!r} is used {n} times", self._path)
@@ -272,16 +384,6 @@ class Pipeline:
 
     def _not_yet(self) -> Iterator[Problem]:
         """What the file may say and this version does not do: refused, not half run."""
-        destinations = list(self._connectors("destination"))
-        if len(destinations) > 1:
-            yield self._problem("config.unsupported", "several destinations are not supported yet", destinations[1][0])
-        if self._config.guarantee != "exactly-once":
-            yield self._problem(
-                "config.unsupported", "only `guarantee: exactly-once` is supported yet", (*self._path, "guarantee")
-            )
-        if self._config.dead_letter_queue != DeadLetterQueueConfig():
-            where = (*self._path, "dead-letter-queue")
-            yield self._problem("config.unsupported", "a dead letter queue is not supported yet", where)
         for path, c in self._connectors("source"):
             for name in ("max_records", "max_delay"):
                 if getattr(c.batch, name) is not None:
@@ -292,6 +394,72 @@ class Pipeline:
                         (*path, "batch", key),
                         "use max-files or max-bytes",
                     )
+
+    def _guarantee_problems(self) -> Iterator[Problem]:
+        """What a destination, or a setting, can't promise."""
+        guarantee = self._config.guarantee
+        for path, d in self._connectors("destination"):
+            made = self._try_make("destination", d)
+            if guarantee == "exactly-once" and made is not None and not isinstance(made, ExactlyOnceDestination):
+                yield self._problem(
+                    "config.guarantee",
+                    f"{d.plugin!r} can't deliver exactly once: it may write a record again after a crash",
+                    (*path, "plugin"),
+                    "set `guarantee: at-least-once` on the pipeline, or use another destination",
+                )
+        for path, c in self._connectors("source"):
+            if guarantee == "at-most-once" and c.settings.get("after-ack", "keep") != "keep":
+                yield self._problem(
+                    "config.guarantee",
+                    "at most once acks a file before it is read: it must stay where it is",
+                    (*path, "settings", "after-ack"),
+                    "use `after-ack: keep`",
+                )
+
+    def _shape_problems(self) -> Iterator[Problem]:
+        """What a processor or a destination can't do with what reaches it."""
+        for path, c in self._connectors("source"):
+            source = self._try_make("source", c)
+            if source is None:
+                continue
+            own, shared = self._placed(path, c.processors), self._placed(self._path, self._config.processors)
+            if own is None or shared is None:
+                return
+            shape, bad = _walk([*own, *shared], source.shape)
+            if bad is not None:
+                yield self._unsuitable(*bad)
+                continue
+            for d_path, d in self._connectors("destination"):
+                destination, nodes = self._try_make("destination", d), self._placed(d_path, d.processors)
+                if destination is None or nodes is None:
+                    continue
+                given, bad = _walk(nodes, shape)
+                if bad is not None:
+                    yield self._unsuitable(*bad)
+                elif given not in destination.shapes:
+                    yield self._problem(
+                        "config.shape",
+                        f"{d.id!r} can't take {given.value} payloads",
+                        (*d_path, "plugin"),
+                        "put json.encode before it" if given is Shape.TYPED else "give the payload a schema",
+                    )
+
+    def _placed(self, path: KeyPath, processors: Sequence[ProcessorConfig]) -> list[tuple[KeyPath, Node]] | None:
+        try:
+            nodes = self._nodes(path, processors)
+        except (ConfigErrors, KeyError):
+            return None  # said already
+        return [((*path, "processors", i), node) for i, node in enumerate(nodes)]
+
+    def _unsuitable(self, path: KeyPath, node: Node, e: Unsuitable) -> Problem:
+        where = (*path, "condition") if "condition" in str(e) else (*path, "plugin")
+        return self._problem("config.shape", f"processor {node.id!r}: {e}", where, e.hint)
+
+    def _try_make(self, kind: str, c: ConnectorConfig) -> Any:
+        try:
+            return self._make(kind, c, ())
+        except (ConfigErrors, KeyError):
+            return None
 
     def _problem(self, code: str, what: str, path: KeyPath, hint: str = "") -> Problem:
         return (
@@ -350,21 +518,33 @@ def _made(cls: type[M], given: Mapping[str, Any]) -> M:
     return model
 
 
+def _walk(
+    placed: Sequence[tuple[KeyPath, Node]], shape: Shape
+) -> tuple[Shape, tuple[KeyPath, Node, Unsuitable] | None]:
+    """The shape behind a chain of processors, or the first of them that can't run."""
+    for path, node in placed:
+        try:
+            shape = stages([node], shape)[-1].gives
+        except Unsuitable as e:
+            return shape, (path, node, e)
+    return shape, None
+
+
 def _folder(c: ConnectorConfig) -> Path | None:
     return Path(expand(c.settings["path"], os.environ)).resolve() if "path" in c.settings else None
 
 
-def _rebuild(p: Prepared) -> ExactlyOnceDestination[Any]:
+def _rebuild(p: Prepared | TargetRef) -> NativeDestination[Any]:
     """A destination as it was at prepare, for work that outlived a change of the file."""
     if not builtin.known("destination", p.plugin):
         raise UsageError(
-            f"Batch work is prepared for {p.destination!r} ({p.plugin}), which is not in the pipeline any more",
+            f"The destination {p.destination!r} ({p.plugin}) can't be made again: it was an object of a program",
             code="state.destination-gone",
-            hint="put that destination back until its work is finished",
+            hint=f"put it back until its work is finished, or give that up with --abandon {p.destination}",
         )
     cls = builtin.settings_class("destination", p.plugin)
     settings = parse_settings(cls, expand_settings(p.settings, os.environ))
-    made: ExactlyOnceDestination[Any] = builtin.implementation("destination", p.plugin)(settings, p.destination)
+    made: NativeDestination[Any] = builtin.implementation("destination", p.plugin)(settings, p.destination)
     return made
 
 
@@ -374,17 +554,25 @@ def _texts(settings: dict[str, object]) -> dict[str, str]:
     return {k.replace("_", "-"): as_text[v] if isinstance(v, bool) else str(v) for k, v in settings.items()}
 
 
+_COUNTS = ("delivered", "filtered", "dead_lettered", "discarded", "produced")
+
+
 def _result_json(p: PipelineResult) -> dict[str, Any]:
     destinations: dict[str, dict[str, int]] = {}
     for lane in p.lanes:
-        for name, n in lane.delivered.items():
-            d = destinations.setdefault(name, {"delivered": 0, "filtered": 0, "dead_lettered": 0})
-            d["delivered"] += n
-            d["filtered"] += lane.filtered.get(name, 0)
+        for name in lane.delivered:
+            d = destinations.setdefault(name, dict.fromkeys(_COUNTS, 0))
+            for count in _COUNTS:
+                d[count] += getattr(lane, count).get(name, 0)
     sources: dict[str, Any] = {lane.source: {"read": lane.read, "acked": lane.acked} for lane in p.lanes}
     for lane in p.lanes:
         if lane.remaining is not None:
             sources[lane.source]["remaining"] = asdict(lane.remaining)
+        if lane.held:
+            sources[lane.source]["held"] = [
+                {"id": n.id, "seq": n.seq, "node": n.node, "destination": n.destination, "error": n.error}
+                for n in lane.held
+            ]
     return {
         "id": p.id,
         "status": p.status.value,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
 Json = Any  # what json.loads returns
@@ -16,20 +16,35 @@ Json = Any  # what json.loads returns
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A stretch of one strand. `strand` and `position` are its identity and go into the delivery hash; the rest does not."""
+    """A stretch of one strand. `strand`, `position` and the cut are its identity and go into the delivery hash; the rest
+    does not. A range that was cut by `Ranges.split` is what its source gave, of which only some records count."""
 
     strand: str  # what keeps order: a file's path, a topic's partition, a log
     position: Mapping[str, Json]  # real positions, e.g. {"size": …, "mtime": …, "from": 0, "to": …}
     base: int = 0  # the seq of its first record, or below it
     size: int = 0  # bytes, for limits and reports
+    low: int | None = None  # only records from this seq on, where it was cut
+    high: int | None = None  # only records before this seq, where it was cut
+
+    @property
+    def cut(self) -> bool:
+        return self.low is not None or self.high is not None
+
+    @property
+    def identity(self) -> Json:
+        """What names it on every machine: seqs are relative to the base, which is this ledger's own."""
+        if not self.cut:
+            return [self.strand, dict(self.position)]
+        low, high = (None if seq is None else seq - self.base for seq in (self.low, self.high))
+        return [self.strand, dict(self.position), low, high]
 
     def to_json(self) -> Json:
-        return [self.strand, dict(self.position), self.base, self.size]
+        cut = [self.low, self.high] if self.cut else []
+        return [self.strand, dict(self.position), self.base, self.size, *cut]
 
     @classmethod
     def from_json(cls, value: Json) -> Range:
-        strand, position, base, size = value
-        return cls(strand, position, base, size)
+        return cls(*value)
 
 
 @dataclass(frozen=True)
@@ -56,6 +71,26 @@ class Ranges(Sequence[Range]):
     @property
     def size(self) -> int:
         return sum(r.size for r in self.items)
+
+    @property
+    def cut(self) -> bool:
+        return any(r.cut for r in self.items)
+
+    def split(self, at: int) -> tuple[Ranges, Ranges]:
+        """The records before seq `at`, and the others. Every strand has a stretch of seqs of its own, so at most one range
+        is cut in two. Either half may be empty."""
+        before: list[Range] = []
+        after: list[Range] = []
+        ordered = sorted(self.items, key=lambda r: r.base)
+        for r, following in zip(ordered, [*ordered[1:], None], strict=True):
+            if at <= (r.base if r.low is None else r.low):
+                after.append(r)
+            elif (following is not None and following.base <= at) or (r.high is not None and r.high <= at):
+                before.append(r)
+            else:
+                before.append(replace(r, high=at))
+                after.append(replace(r, low=at))
+        return Ranges(tuple(before), self.next_seq), Ranges(tuple(after), self.next_seq)
 
     def to_json(self) -> str:
         return json.dumps(
@@ -87,7 +122,7 @@ class Known:
         self.next_seq = max(self.next_seq, ranges.next_seq)
 
     def settled(self, ranges: Ranges) -> None:
-        self.acked.update(r.strand for r in ranges)
+        self.acked.update(r.strand for r in ranges if r.high is None)
         self._forget(ranges.forget)
 
     def _forget(self, names: Iterable[str]) -> None:

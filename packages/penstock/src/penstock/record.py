@@ -20,7 +20,11 @@ KEY = "key"
 BEFORE = "before"
 AFTER = "after"
 
-OUTCOME = "_outcome"  # internal: what the processors decided, see Outcome; NULL = to be delivered
+# Internal, between the stages of a batch.
+OUTCOME = "_outcome"  # NULL = to be delivered; else which kind of line `_aside` holds
+ASIDE = "_aside"  # JSON: a dead letter, or the counts of a Python stage
+GIVEN = "_given"  # JSON: the record as its source gave it, where a later stage may need it
+ORDER = "_order"  # int: stretches of a strand follow each other by it, where partitions no longer do
 
 COLUMNS = (SOURCE, SEQ, PART, POSITION, OPERATION, NAMESPACE, PHASE, TIMESTAMP, METADATA, KEY, BEFORE, AFTER)
 

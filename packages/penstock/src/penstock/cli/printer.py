@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from typing import Any, TextIO
@@ -24,6 +25,14 @@ class Printer:
     def __init__(self, *, as_json: bool) -> None:
         self._json = as_json
 
+    def take_log(self) -> None:
+        """What the engine and its connectors log goes to stderr, a line each."""
+        handler = _LogLines()
+        logger = logging.getLogger("penstock")
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+
     def event(self, event: str, pipeline: str, source: str, details: dict[str, Any]) -> None:
         """Called from any thread of the engine; one line per event."""
         if self._json:
@@ -44,10 +53,16 @@ class Printer:
                 rate = f", {lane.read / p.seconds:,.0f} records/s" if p.seconds > 0 and lane.read else ""
                 print(f"  {lane.source}: {lane.read:,} read, {lane.acked:,} acked{rate}", file=sys.stderr)
                 for name, n in lane.delivered.items():
-                    print(
-                        f"  {lane.source} → {name}: {n:,} delivered, {lane.filtered.get(name, 0):,} filtered",
-                        file=sys.stderr,
-                    )
+                    counts = {
+                        "filtered": lane.filtered,
+                        "dead-lettered": lane.dead_lettered,
+                        "discarded": lane.discarded,
+                    }
+                    shown = [f"{n:,} delivered", f"{lane.filtered.get(name, 0):,} filtered"]
+                    shown += [f"{c[name]:,} {what}" for what, c in counts.items() if what != "filtered" and c.get(name)]
+                    print(f"  {lane.source} → {name}: {', '.join(shown)}", file=sys.stderr)
+                for held in lane.held:
+                    print(printable(f"  {lane.source}: held at {held.id} ({held.node}: {held.error})"), file=sys.stderr)
                 if lane.remaining:
                     r = lane.remaining
                     count = "an unknown number of" if r.records is None else f"{r.records:,}"
@@ -68,6 +83,11 @@ class Printer:
         _write(sys.stdout, json.dumps(value))
 
 
+class _LogLines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        _write(sys.stderr, record.getMessage().replace("\n", "\\n"))
+
+
 def _write(stream: TextIO, text: str) -> None:
     """A reader that has gone away (`… | head`) is no reason to stop moving records."""
     try:
@@ -80,8 +100,10 @@ _TEXTS = {
     "starting": "starting {what} …",
     "stopping": "stopping: the batch in flight is finished, for at most {deadline:.0f} s; once more stops at once",
     "snapshot": "",
-    "batch": "batch {batch}: {records:,} records of {files} file(s) done, {filtered:,} of them filtered",
+    "batch": "batch {batch}: {records:,} records of {files} file(s) done, {filtered:,} of them filtered, {dead_lettered:,} dead-lettered",
     "recovery": "recovery: batch {batch} was {state}: {action}",
     "retry": "{error}\n  trying again in {seconds} s (try {try})",
+    "halved": "batch {batch} is cut in halves: {why}",
+    "lost": "batch {batch} was in flight and is lost: {records} records are counted as discarded (at most once)",
     "reread": "batch {batch} is taken anew: {why}",
 }

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 @click.option("--master", help="The Spark master (default: local[*,4], embedded).")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting. May be given several times.")
 @click.option("--json", "as_json", is_flag=True, help="Events and the summary as JSON lines on stdout.")
+@click.option(
+    "--finish", is_flag=True, help="Deliver what is prepared for destinations that are no longer in the file."
+)
+@click.option(
+    "--abandon", multiple=True, metavar="ID", help="Give up what is prepared for a destination. It is written down."
+)
 @click.option("--debug", is_flag=True, help="Show where an error came from.")
 @click.pass_context
 def run(
@@ -35,6 +41,8 @@ def run(
     master: str | None,
     conf: tuple[str, ...],
     as_json: bool,
+    finish: bool,
+    abandon: tuple[str, ...],
     debug: bool,
 ) -> None:
     """Run the pipelines of files and folders.
@@ -42,6 +50,7 @@ def run(
     Ctrl-C (or SIGTERM) stops gracefully: the batch in flight is finished. A second one stops at once; nothing is lost.
     """
     printer = Printer(as_json=as_json)
+    printer.take_log()
     pipelines = pipeline.Pipeline.from_files(paths)
     engines: list[Engine] = []
 
@@ -58,6 +67,8 @@ def run(
         conf=_settings(conf),
         report=printer.event,
         started=started,
+        finish=finish,
+        abandon=abandon,
     )
     printer.summary(summary)
     if not summary.pipelines:

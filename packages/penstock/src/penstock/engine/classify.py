@@ -17,6 +17,23 @@ class SparkDied(Stop):
     """The JVM ended. The engine ends with it, with exit 1; the batch is tried again at the next start."""
 
 
+class WorkerDied(Stop):
+    """A Python worker process was ended by what it ran, and again at every try. The batch that did it is cut in halves."""
+
+
+class UnreadableFile(Stop):
+    """A file of the batch can't be read to its end."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(
+            f"The file {path} can't be read to its end",
+            code="files.unreadable-file",
+            why=why,
+            hint="nothing of this batch was delivered; repair the file, or move it away and set `on-change: reread`",
+        )
+        self.path = path
+
+
 def classify(e: BaseException) -> PenstockError:
     """The error to act on and to show. Errors that are ours already are returned as they are."""
     from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -63,12 +80,14 @@ def _java(causes: list[str]) -> PenstockError:
         return _full(root)
     for text in causes:
         if found := _READING.search(text):
-            return Stop(
-                f"The file {urllib.parse.unquote(found[1])} can't be read to its end",
-                code="files.unreadable-file",
-                why=root,
-                hint="nothing of this batch was delivered; repair the file, or move it away and set `on-change: reread`",
-            )
+            return UnreadableFile(urllib.parse.unquote(found[1]), root)
+    if any("Python worker exited unexpectedly" in text for text in causes):
+        return WorkerDied(
+            "A Python worker process was ended by what it ran",
+            code="spark.worker-died",
+            why=next((_first_line(t) for t in causes if "Python worker exited" in t), root),
+            hint="look for native code or memory use in the pipeline's Python processors; spark.log has more",
+        )
     if "java.io.IOException" in root or "java.net." in root:
         return Retry("A Spark job failed", code="spark.io", why=root)
     return Stop(

@@ -7,22 +7,29 @@ can cancel them.
 
 from __future__ import annotations
 
+import shutil
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from penstock.engine.backoff import Backoff
 from penstock.engine.batch import snapshot
-from penstock.engine.batch.commit import finish
-from penstock.engine.batch.context import Work
+from penstock.engine.batch.account import Account
+from penstock.engine.batch.admit import GateClosed
+from penstock.engine.batch.at_most_once import lost, send
+from penstock.engine.batch.commit import ack, finish, tell
+from penstock.engine.batch.context import Work, folder_name
+from penstock.engine.batch.isolate import cut_in_halves, cut_out, give_up, suspicious
 from penstock.engine.batch.run import compute
-from penstock.engine.classify import SparkDied, classify
+from penstock.engine.batch.split import discard, split
+from penstock.engine.classify import SparkDied, UnreadableFile, WorkerDied, classify
+from penstock.engine.frontier import frontier
 from penstock.engine.recovery import Action, decide
 from penstock.engine.stop import StopSignal
 from penstock.errors import InputChanged, LedgerError, PenstockError, Retry
-from penstock.ledger import Attempt, Snapshot, State
+from penstock.ledger import Attempt, NackState, Snapshot, State
 from penstock.ranges import Known
 from penstock.testing import faults
 
@@ -58,6 +65,8 @@ class LaneLoop:
         self._once = once
         self._backoff = backoff
         self._failures = 0
+        self._closed: GateClosed | None = None  # what comes before it is still delivered, nothing from it on
+        self._forgotten: set[int] = set()  # only ever with a safeguard off
         self.tag = tag
         self.status = Status.RUNNING
         self.error: PenstockError | None = None
@@ -96,33 +105,63 @@ class LaneLoop:
         ledger, lane = self._work.ledger, self._work.lane
         work = replace(self._work, lane=ledger.lane(lane.pipeline, lane.source))
         known = work.lane.known
-        for s in ledger.unfinished(work.lane.key):
-            if not self._stop.requested or s.state is State.PREPARED:
-                self._recover(work, known, s)
-        while not self._stop.requested:
-            taken = snapshot.take(work, known)
-            if taken is not None:
-                known.took(taken[0].ranges)
+        unfinished = {s.batch for s in ledger.unfinished(work.lane.key)}  # to be recovered, others are our own halves
+        self._tidy(work)
+        while True:
+            waiting = [s for s in ledger.unfinished(work.lane.key) if s.batch not in self._forgotten]
+            if waiting and not (self._closed and _starts_at(waiting[0]) >= self._closed.seq):
+                s = waiting[0]
+                if self._stop.requested and s.state is not State.PREPARED:
+                    return
+                self._resume(work, known, s, recovering=s.batch in unfinished)
+                unfinished.discard(s.batch)
+            elif self._closed:
+                raise self._closed
+            elif self._stop.requested:
+                return
+            elif (taken := snapshot.take(work, known)) is not None:
                 self._batch(work, known, *taken)
             elif self._once and work.source.idle():
                 return
             else:
                 work.source.wait(WAIT)
 
-    def _recover(self, work: Work, known: Known, s: Snapshot) -> None:
-        faults.reach("K11")
+    def _tidy(self, work: Work) -> None:
+        """What a death between two steps has left: batches that are done and not acked, folders nobody needs."""
+        rows = work.ledger.unacked(work.lane.key)
+        for s in rows:
+            tell(work, s)
+        if rows:
+            for ranges in ack(work, work.lane.key, work.ledger.advance(work.lane.key, frontier)):
+                work.lane.known.settled(ranges)
+        needed = {work.workdir(s).name for s in work.ledger.unfinished(work.lane.key)}
+        folder = self._work.state / "work" / folder_name(work.lane)
+        for path in folder.iterdir() if folder.exists() else ():
+            if path.name not in needed:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _resume(self, work: Work, known: Known, s: Snapshot, *, recovering: bool) -> None:
+        """A batch that is written down already: left by an earlier run, or a half of one that was split."""
         action = decide(s.state)
-        self._report(
-            "recovery", {"batch": s.batch, "state": s.state.value, "action": action.name.lower().replace("_", "-")}
-        )
+        if recovering:
+            faults.reach("K11")
+            name = action.name.lower().replace("_", "-")
+            self._report("recovery", {"batch": s.batch, "state": s.state.value, "action": name})
         if action is Action.FINISH:
             self._finish(work, known, s)
         elif action is Action.RUN_AGAIN:
-            _discard(work, s)
-            self._batch(work, known, s, work.ledger.retry(s))
+            deaths = work.ledger.deaths(s)
+            discard(work, s)
+            if suspicious(s, deaths):
+                self._halve(work, known, s, deaths, f"it ended the process {deaths} times")
+            else:
+                self._batch(work, known, s, work.ledger.retry(s, work.refs))
+        elif action is Action.DISCARD:
+            self._lose(work, s)
         elif action is Action.FORGET:
             if s.state is State.OPEN:
                 work.ledger.drop(s)
+            self._forgotten.add(s.batch)
             known.dropped(s.ranges)
 
     def _batch(self, work: Work, known: Known, s: Snapshot, attempt: Attempt) -> None:
@@ -130,21 +169,75 @@ class LaneLoop:
             "snapshot", {"batch": s.batch, "attempt": attempt.number, "files": len(s.ranges), "bytes": s.ranges.size}
         )
         try:
-            counts = compute(work, s, attempt)
+            numbers = (send if s.state is State.TAKEN else compute)(work, s, attempt)
         except Exception as e:
             error = self._explain(work, s, e)
+            if s.state is State.TAKEN:
+                self._after_loss(work, s, error, e)
             if not isinstance(error, LedgerError | SparkDied):
                 work.ledger.failed(s, attempt, str(error))
-            if not (isinstance(error, InputChanged) and error.reread):
-                raise error from e
-            _discard(work, s)
-            work.ledger.drop(s)
-            known.dropped(s.ranges)
-            self._report("reread", {"batch": s.batch, "why": error.what})
+            self._after_failure(work, known, s, error, e)
+            return
+        if s.state is not State.TAKEN:
+            self._finish(work, known, s)
+        self._failures = 0
+        self._report_batch(s, numbers)
+
+    def _report_batch(self, s: Snapshot, numbers: Account) -> None:
+        details = {"records": numbers.records, "files": len(s.ranges), "bytes": s.ranges.size}
+        filtered = min((n.filtered for n in numbers.sums.values()), default=0)
+        dead = numbers.dead
+        self._report("batch", {"batch": s.batch, **details, "filtered": filtered, "dead_lettered": dead})
+
+    def _after_failure(self, work: Work, known: Known, s: Snapshot, error: PenstockError, e: Exception) -> None:
+        """An unprepared batch failed. Some failures make it smaller, or give it up; every other one leaves the loop."""
+        if isinstance(error, GateClosed):
+            held = error.letter.nack(state=NackState.HELD, record=error.letter.json())
+            if faults.safeguard("split"):
+                split(work, s, error.seq, "gate", held)
+            self._closed = error
+            return
+        if isinstance(error, WorkerDied) and faults.safeguard("isolate"):
+            self._halve(work, known, s, 0, error.why)
+            return
+        if isinstance(error, UnreadableFile) and faults.safeguard("isolate"):
+            if not cut_out(work, s, error.path):
+                self._give_up(work, known, s, error.code, f"{error.what}: {error.why}")
+            return
+        if not (isinstance(error, InputChanged) and error.reread):
+            raise error from e
+        discard(work, s)
+        work.ledger.drop(s)
+        known.dropped(s.ranges)
+        self._report("reread", {"batch": s.batch, "why": error.what})
+
+    def _halve(self, work: Work, known: Known, s: Snapshot, deaths: int, why: str) -> None:
+        """A batch that kills is cut; one that can't be cut becomes a dead letter."""
+        self._report("halved", {"batch": s.batch, "why": why})
+        if not cut_in_halves(work, s, deaths):
+            self._give_up(work, known, s, "batch.killed", f"processing it ends the process: {why}")
+
+    def _give_up(self, work: Work, known: Known, s: Snapshot, code: str, why: str) -> None:
+        attempt = work.ledger.retry(s, work.refs)
+        try:
+            numbers = give_up(work, s, attempt, code, why)
+        except GateClosed as e:
+            work.ledger.failed(s, attempt, str(e))
+            work.ledger.hold(s, e.letter.nack(state=NackState.HELD, record=e.letter.json()))
+            self._closed = e
             return
         self._finish(work, known, s)
-        self._failures = 0
-        self._report("batch", {"batch": s.batch, "files": len(s.ranges), "bytes": s.ranges.size, **asdict(counts)})
+        self._report_batch(s, numbers)
+
+    def _lose(self, work: Work, s: Snapshot) -> None:
+        records = lost(work, s)
+        self._report("lost", {"batch": s.batch, "records": "an unknown number of" if records is None else records})
+
+    def _after_loss(self, work: Work, s: Snapshot, error: PenstockError, e: Exception) -> None:
+        """At most once: what was not processed is gone, and the lane stops to say so."""
+        if not isinstance(error, GateClosed | LedgerError):
+            self._lose(work, s)
+        raise error from e
 
     def _finish(self, work: Work, known: Known, s: Snapshot) -> None:
         """Prepared work no longer depends on its input: whatever goes wrong, the next try goes on where this one stopped."""
@@ -181,6 +274,6 @@ def _named(error: PenstockError, work: Work, s: Snapshot) -> PenstockError:
     return error
 
 
-def _discard(work: Work, s: Snapshot) -> None:
-    for name, target in work.targets.items():
-        target.destination.discard(work.delivery_id(s, name))
+def _starts_at(s: Snapshot) -> int:
+    """No record of the batch has a lower seq."""
+    return min(r.base if r.low is None else r.low for r in s.ranges)

@@ -6,7 +6,8 @@
 | open                  | a snapshot: the attempt failed          | remove what attempts staged, run the same batch     |
 | prepared, not done    | an attempt; is its hash at the output?  | finish: what is there is kept, the rest is committed |
 | prepared, nothing staged | a nil attempt                        | finish: a receipt with written 0                    |
-| done, dropped         | delivered                               | nothing                                             |
+| taken                 | at most once, and it died on the way    | count it as discarded                               |
+| done, dropped, split  | delivered, or others stand for it       | nothing                                             |
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class Action(Enum):
     NOTHING = auto()
     RUN_AGAIN = auto()  # the same snapshot, a new attempt
     FINISH = auto()  # only forward: nothing is recomputed
+    DISCARD = auto()  # at most once: never run again
     FORGET = auto()  # only ever with a safeguard off
 
 
@@ -31,4 +33,4 @@ def decide(state: State) -> Action:
         if not faults.safeguard("one-snapshot"):
             return Action.FORGET
         return Action.FINISH if faults.safeguard("roll-forward") else Action.RUN_AGAIN
-    return Action.NOTHING
+    return Action.DISCARD if state is State.TAKEN else Action.NOTHING

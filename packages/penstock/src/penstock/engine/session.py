@@ -47,7 +47,8 @@ LANE = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.subexpressionElimination.enabled": "false",
+    "spark.sql.subexpressionElimination.enabled": "false",  # this and the next: see trap.py
+    "spark.sql.alwaysInlineCommonExpr": "true",
     "spark.sql.files.maxPartitionBytes": "64m",
     "spark.sql.files.openCostInBytes": "64m",
     "spark.sql.files.minPartitionNum": "1",
@@ -99,9 +100,8 @@ def start(
         ) from e
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, on_interrupt)  # PySpark's own would cancel every job at the first Ctrl-C
-    logging.getLogger(
-        "SQLQueryContextLogger"
-    ).disabled = True  # prints whole plans; the error itself says what is wrong
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).disabled = True  # they print whole plans; the error itself says what is wrong
     return spark
 
 

@@ -6,21 +6,23 @@ One instance per process run. `stop.request()` may come from a signal handler at
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine import session
 from penstock.engine.backoff import Backoff
-from penstock.engine.batch.context import Target, Work
+from penstock.engine.batch.context import Guarantee, Outcomes, Target, Work
 from penstock.engine.classify import SparkDied
+from penstock.engine.gate import DEFAULT, Window
 from penstock.engine.lane import LaneLoop, Remaining, Report, Status
 from penstock.engine.lock import StateFolder
 from penstock.engine.stop import StopSignal
 from penstock.errors import PenstockError
-from penstock.ledger import Ledger, Prepared, Totals
-from penstock.native import ExactlyOnceDestination, Limits, NativeSource, Processor
+from penstock.ledger import Ledger, Nack, NackState, Prepared, TargetRef, Totals
+from penstock.native import Limits, NativeDestination, NativeSource
+from penstock.plan.nodes import Node
 from penstock.testing import faults
 
 if TYPE_CHECKING:
@@ -38,15 +40,19 @@ class LanePlan:
 
     source: NativeSource[Any]
     limits: Limits
-    processors: tuple[Processor[Any], ...]
+    nodes: tuple[Node, ...]
     targets: Mapping[str, Target]
+    dlq: Target | None = None
 
 
 @dataclass(frozen=True)
 class PipelinePlan:
     id: str
     lanes: tuple[LanePlan, ...]
-    rebuild: Callable[[Prepared], ExactlyOnceDestination[Any]]
+    rebuild: Callable[[Prepared | TargetRef], NativeDestination[Any]]
+    window: Window = DEFAULT
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    handlers: tuple[Callable[[Outcomes], None], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,10 @@ class LaneResult:
     acked: int
     delivered: Mapping[str, int]
     filtered: Mapping[str, int]
+    dead_lettered: Mapping[str, int]
+    discarded: Mapping[str, int]
+    produced: Mapping[str, int]
+    held: tuple[Nack, ...]  # what the gate closed at
     remaining: Remaining | None
 
 
@@ -95,7 +105,11 @@ class Engine:
         deadline: float = DEADLINE,
         backoff: Backoff | None = None,
         report: Callable[[str, str, str, dict[str, Any]], None] = lambda *_: None,
+        finish: bool = False,
+        abandon: Collection[str] = (),
     ) -> None:
+        """With `finish`, what is prepared for destinations that are no longer in their pipeline is delivered as it was
+        prepared; what is prepared for those named in `abandon` is given up."""
         self.stop = StopSignal()
         self._state = StateFolder(state)
         self._spark = spark
@@ -104,6 +118,8 @@ class Engine:
         self._conf = dict(conf or {})
         self._deadline = deadline
         self._backoff = backoff
+        self._finish = finish
+        self._abandon = tuple(abandon)
         self._report = report  # (event, pipeline, source, details)
 
     def run(self, pipelines: Sequence[PipelinePlan], *, once: bool) -> list[PipelineResult]:
@@ -146,12 +162,19 @@ class Engine:
             work = Work(
                 row,
                 lane.source,
-                lane.processors,
+                lane.nodes,
                 lane.targets,
                 lane.limits,
                 session.for_lane(spark),
                 ledger,
                 plan.rebuild,
+                self._state.path,
+                plan.window,
+                lane.dlq,
+                plan.guarantee,
+                plan.handlers,
+                self._finish,
+                self._abandon,
             )
             loop = LaneLoop(
                 work,
@@ -195,13 +218,18 @@ def _result(r: _Running, ledger: Ledger) -> PipelineResult:
     lanes = []
     for plan, loop, before, key in r.loops:
         now = ledger.totals(key)
+        names = list(plan.targets)
         lanes.append(
             LaneResult(
                 plan.source.source_id,
                 now.read - before.read,
                 now.acked - before.acked,
-                {name: now.delivered.get(name, 0) - before.delivered.get(name, 0) for name in plan.targets},
-                {name: now.filtered.get(name, 0) - before.filtered.get(name, 0) for name in plan.targets},
+                _since(now.delivered, before.delivered, names),
+                _since(now.filtered, before.filtered, names),
+                _since(now.dead_lettered, before.dead_lettered, names),
+                _since(now.discarded, before.discarded, names),
+                _since(now.produced, before.produced, names),
+                tuple(ledger.nacks(key, NackState.HELD)),
                 loop.remaining(),
             )
         )
@@ -215,12 +243,16 @@ def _result(r: _Running, ledger: Ledger) -> PipelineResult:
     )
 
 
+def _since(now: Mapping[str, int], before: Mapping[str, int], names: Sequence[str]) -> dict[str, int]:
+    return {name: now.get(name, 0) - before.get(name, 0) for name in names}
+
+
 def _check(pipeline: PipelinePlan) -> PenstockError | None:
     """What can be said without Spark is said before it starts; one bad pipeline does not keep the others from running."""
     try:
         for lane in pipeline.lanes:
             lane.source.check()
-            for target in lane.targets.values():
+            for target in (*lane.targets.values(), *([lane.dlq] if lane.dlq else [])):
                 target.destination.check()
     except PenstockError as e:
         return e

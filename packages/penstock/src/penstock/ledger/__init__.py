@@ -1,6 +1,31 @@
-"""The durable account of snapshots, deliveries, frontiers and acks: the only truth about what was delivered."""
+"""The durable account of snapshots, deliveries, frontiers, acks and dead letters: the only truth about what was delivered."""
 
-from penstock.ledger.api import Attempt, Lane, Prepared, Snapshot, State, Totals
+from penstock.ledger.api import (
+    Attempt,
+    Kind,
+    Lane,
+    Late,
+    Nack,
+    NackState,
+    Prepared,
+    Snapshot,
+    State,
+    TargetRef,
+    Totals,
+)
 from penstock.ledger.sqlite import Ledger
 
-__all__ = ["Attempt", "Lane", "Ledger", "Prepared", "Snapshot", "State", "Totals"]
+__all__ = [
+    "Attempt",
+    "Kind",
+    "Lane",
+    "Late",
+    "Ledger",
+    "Nack",
+    "NackState",
+    "Prepared",
+    "Snapshot",
+    "State",
+    "TargetRef",
+    "Totals",
+]

@@ -1,8 +1,6 @@
-"""The ledger in SQLite: WAL, `synchronous=FULL`, one transaction per step, numbered migrations.
+"""What the ledger writes down, step by step: each method is one transaction.
 
-One connection per engine, shared by its lanes under a lock. Every write checks the fence, so an engine that was replaced
-can no longer change anything. A write that fails breaks the ledger for this process: nothing continues in place, the next
-start reads what is really there.
+All methods may be called from any thread. How a transaction is made safe is in `database.py`.
 """
 
 from __future__ import annotations
@@ -10,156 +8,38 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib import resources
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from penstock.errors import Fenced, LedgerError, UsageError
-from penstock.ledger.api import Attempt, Lane, Prepared, Snapshot, State, Totals
+from penstock.errors import LedgerError, UsageError
+from penstock.ledger.api import (
+    Attempt,
+    Kind,
+    Lane,
+    Late,
+    Nack,
+    NackState,
+    Prepared,
+    Snapshot,
+    State,
+    TargetRef,
+    Totals,
+)
+from penstock.ledger.database import Database
 from penstock.ranges import Known, Range, Ranges
 from penstock.testing import faults
 
-_STEPS = sorted(r.name for r in resources.files("penstock.ledger.migrations").iterdir() if r.name.endswith(".sql"))
 KEEP_BATCHES = 100  # rows of this many settled batches stay for people to look at
+KEEP_ERROR = 2000  # characters of an error's text
+
+Frontier = Callable[[int, Mapping[int, bool]], int]
+_SNAPSHOT = "batch, epoch, state, ranges, batch_time, parent, reason, acked_to"
+_DELIVERY = "destination, hash, plugin, settings, staged, filtered, receipt, kind, produced, nacked, gate, held"
 
 
-class Ledger:
-    """All methods may be called from any thread."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.fence = 0
-        self._lock = threading.RLock()
-        self._broken: Exception | None = None
-        try:
-            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
-        except sqlite3.Error as e:
-            raise self._cannot_open(e) from e
-        try:
-            self._refuse_newer()
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.execute("PRAGMA foreign_keys=ON")
-            self._migrate()
-            self._take_over()
-            self._files = self._identities()
-        except BaseException as e:
-            self._db.close()
-            if isinstance(e, sqlite3.Error):
-                raise self._cannot_open(e) from e
-            raise
-
-    def _cannot_open(self, cause: sqlite3.Error) -> LedgerError:
-        return LedgerError(
-            f"The ledger {self.path} can't be opened",
-            code="ledger.open",
-            why=str(cause),
-            hint="check free space and permissions of the state folder; the file itself is never repaired by itself",
-        )
-
-    def close(self) -> None:
-        with self._lock:
-            self._db.close()
-
-    # -- starting -------------------------------------------------------------------------------------------------
-
-    def _refuse_newer(self) -> None:
-        """Before anything is changed, the journal's mode included."""
-        at = self._version()
-        if at > len(_STEPS) and faults.safeguard("version"):
-            raise UsageError(
-                f"The ledger {self.path} has version {at}; this Penstock reads up to {len(_STEPS)}",
-                code="state.version",
-                hint="install the Penstock that wrote it, or a newer one; nothing was changed",
-            )
-
-    def _version(self) -> int:
-        (at,) = self._db.execute("PRAGMA user_version").fetchone()
-        return int(at)
-
-    def _migrate(self) -> None:
-        at = self._version()
-        for number, name in enumerate(_STEPS[at:], at + 1):
-            script = resources.files("penstock.ledger.migrations").joinpath(name).read_text()
-            self._db.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version={number};\nCOMMIT;")
-
-    def _take_over(self) -> None:
-        """Raises the fence: from here on the writes of any older engine are refused."""
-        epoch = secrets.randbits(48) if faults.safeguard("epoch") else 1
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute("INSERT OR IGNORE INTO meta VALUES ('epoch', ?), ('fence', 0)", (epoch,))
-        self._db.execute("UPDATE meta SET value = value + 1 WHERE key = 'fence'")
-        (self.fence,) = self._db.execute("SELECT value FROM meta WHERE key = 'fence'").fetchone()
-        self._db.execute("COMMIT")
-
-    @contextmanager
-    def _write(self, name: str) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            if self._broken is not None:
-                raise self._error(name, self._broken)
-            try:
-                self._check_in_place()
-                self._db.execute("BEGIN IMMEDIATE")
-                self._check_fence()
-                yield self._db
-                faults.reach("ledger", name)
-                self._db.execute("COMMIT")
-            except (sqlite3.Error, OSError) as e:
-                self._broken = e
-                raise self._error(name, e) from e
-            finally:
-                self._roll_back()
-
-    def _roll_back(self) -> None:
-        try:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-        except sqlite3.Error as e:
-            self._broken = e
-
-    def _check_fence(self) -> None:
-        (fence,) = self._db.execute("SELECT value FROM meta WHERE key = 'fence'").fetchone()
-        if fence != self.fence and faults.safeguard("fence"):
-            raise Fenced(
-                "Another engine has taken this state folder over",
-                code="state.fenced",
-                why=f"this engine has fencing number {self.fence}, the ledger is at {fence}",
-                hint="run one engine per state folder; nothing this one had staged was published",
-            )
-
-    def _check_in_place(self) -> None:
-        """SQLite would go on writing to a file that was deleted under it, and the account would vanish with the process."""
-        try:
-            if self._identities() == self._files:
-                return
-        except FileNotFoundError:
-            pass
-        raise OSError("the ledger file was removed or replaced while the engine was running")
-
-    def _identities(self) -> list[tuple[int, int]]:
-        """Device and inode of the ledger and of its write-ahead log."""
-        stats = [path.stat() for path in (self.path, self.path.with_name(self.path.name + "-wal"))]
-        return [(stat.st_dev, stat.st_ino) for stat in stats]
-
-    def _error(self, name: str, cause: Exception) -> LedgerError:
-        return LedgerError(
-            f"The ledger could not write the {name}",
-            code="ledger.write",
-            where=str(self.path),
-            why=str(cause),
-            hint="free space or restore the state folder, then start again: recovery goes on from what is really on disk",
-        )
-
-    def _read(self, sql: str, *args: Any) -> list[Any]:
-        with self._lock:
-            try:
-                return self._db.execute(sql, args).fetchall()
-            except sqlite3.Error as e:
-                raise LedgerError(f"The ledger {self.path} can't be read", code="ledger.read", why=str(e)) from e
+class Ledger(Database):
+    """The durable account of snapshots, deliveries, frontiers, acks and dead letters."""
 
     # -- lanes ----------------------------------------------------------------------------------------------------
 
@@ -201,108 +81,251 @@ class Ledger:
 
     def unfinished(self, lane: int) -> list[Snapshot]:
         """Snapshots that are neither done nor given up, in order."""
-        rows = self._read(
-            "SELECT batch, epoch, state, ranges, batch_time FROM snapshot"
-            " WHERE lane = ? AND state IN ('open', 'prepared') ORDER BY batch",
-            lane,
-        )
-        return [Snapshot(lane, b, e, State(s), Ranges.from_json(r), t) for b, e, s, r, t in rows]
+        return self._snapshots("lane = ? AND state IN ('open', 'prepared', 'taken')", lane)
 
-    def take(self, lane: Lane, ranges: Ranges) -> tuple[Snapshot, Attempt]:
+    def snapshot(self, lane: int, batch: int) -> Snapshot:
+        """One row as it is now."""
+        [found] = self._snapshots("lane = ? AND batch = ?", lane, batch)
+        return found
+
+    def _snapshots(self, where: str, lane: int, *args: Any) -> list[Snapshot]:
+        rows = self._read(f"SELECT {_SNAPSHOT} FROM snapshot WHERE {where} ORDER BY batch", lane, *args)
+        return [
+            Snapshot(lane, b, e, State(st), Ranges.from_json(r), t, parent, reason or "", acked_to)
+            for b, e, st, r, t, parent, reason, acked_to in rows
+        ]
+
+    def records(self, s: Snapshot) -> int:
+        [(records,)] = self._read("SELECT records FROM snapshot WHERE lane = ? AND batch = ?", s.lane, s.batch)
+        return int(records or 0)
+
+    def take(self, lane: Lane, ranges: Ranges, targets: Collection[TargetRef] = ()) -> tuple[Snapshot, Attempt]:
         """Writes a snapshot and its first attempt, in one transaction, before anything is read."""
-        attempt = Attempt(1, secrets.token_hex(8))
-        now = time.time_ns() // 1_000_000
         with self._write("snapshot") as db:
-            (batch, epoch) = db.execute("SELECT next_batch, epoch FROM lane WHERE id = ?", (lane.key,)).fetchone()
-            db.execute(
-                "INSERT INTO snapshot VALUES (?, ?, ?, 'open', ?, ?, NULL)",
-                (lane.key, batch, epoch, ranges.to_json(), now),
-            )
-            db.executemany("DELETE FROM strand WHERE lane = ? AND name = ?", ((lane.key, s) for s in ranges.forget))
-            db.executemany(
-                "INSERT OR REPLACE INTO strand VALUES (?, ?, ?, ?)",
-                ((lane.key, r.strand, json.dumps(r.to_json(), separators=(",", ":")), batch) for r in ranges),
-            )
-            db.execute(
-                "UPDATE lane SET next_batch = ?, next_seq = max(next_seq, ?) WHERE id = ?",
-                (batch + 1, ranges.next_seq, lane.key),
-            )
-            self._insert_attempt(db, lane.key, batch, attempt, now)
-        return Snapshot(lane.key, batch, epoch, State.OPEN, ranges, now), attempt
+            return self._take(db, lane, ranges, targets, State.OPEN)
 
-    def retry(self, s: Snapshot) -> Attempt:
+    def take_and_settle(
+        self, lane: Lane, ranges: Ranges, targets: Collection[TargetRef], frontier: Frontier
+    ) -> tuple[Snapshot, Attempt, list[Ranges]]:
+        """At most once: the batch is settled before it is read, and never run again. Returns what may be acked now."""
+        with self._write("snapshot") as db:
+            s, attempt = self._take(db, lane, ranges, targets, State.TAKEN)
+            return s, attempt, self._advance(db, lane.key, frontier)
+
+    def _take(
+        self, db: sqlite3.Connection, lane: Lane, ranges: Ranges, targets: Collection[TargetRef], state: State
+    ) -> tuple[Snapshot, Attempt]:
+        (batch, epoch) = db.execute("SELECT next_batch, epoch FROM lane WHERE id = ?", (lane.key,)).fetchone()
+        s = Snapshot(lane.key, batch, epoch, state, ranges, _now())
+        self._insert_snapshot(db, s)
+        db.executemany("DELETE FROM strand WHERE lane = ? AND name = ?", ((lane.key, name) for name in ranges.forget))
+        db.executemany(
+            "INSERT OR REPLACE INTO strand VALUES (?, ?, ?, ?)",
+            ((lane.key, r.strand, _json(r.to_json()), batch) for r in ranges),
+        )
+        db.execute(
+            "UPDATE lane SET next_batch = ?, next_seq = max(next_seq, ?) WHERE id = ?",
+            (batch + 1, ranges.next_seq, lane.key),
+        )
+        return s, self._insert_attempt(db, s, targets)
+
+    def _insert_snapshot(self, db: sqlite3.Connection, s: Snapshot) -> None:
+        db.execute(
+            f"INSERT INTO snapshot (lane, {_SNAPSHOT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+            (s.lane, s.batch, s.epoch, s.state, s.ranges.to_json(), s.batch_time, s.parent, s.reason or None),
+        )
+
+    def retry(self, s: Snapshot, targets: Collection[TargetRef] = ()) -> Attempt:
         """One more attempt at a snapshot that is written down."""
         with self._write("attempt") as db:
-            (last,) = db.execute(
-                "SELECT coalesce(max(number), 0) FROM attempt WHERE lane = ? AND batch = ?", (s.lane, s.batch)
-            ).fetchone()
-            attempt = Attempt(last + 1, secrets.token_hex(8))
-            self._insert_attempt(db, s.lane, s.batch, attempt, time.time_ns() // 1_000_000)
+            return self._insert_attempt(db, s, targets)
+
+    def _insert_attempt(self, db: sqlite3.Connection, s: Snapshot, targets: Collection[TargetRef]) -> Attempt:
+        (last,) = db.execute(
+            "SELECT coalesce(max(number), 0) FROM attempt WHERE lane = ? AND batch = ?", (s.lane, s.batch)
+        ).fetchone()
+        attempt = Attempt(last + 1, secrets.token_hex(8))
+        db.execute(
+            "INSERT INTO attempt VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
+            (
+                s.lane,
+                s.batch,
+                attempt.number,
+                attempt.id,
+                self.fence,
+                _now(),
+                _json([[t.destination, t.plugin, dict(t.settings)] for t in targets]),
+            ),
+        )
         return attempt
 
-    def _insert_attempt(self, db: sqlite3.Connection, lane: int, batch: int, attempt: Attempt, now: int) -> None:
-        db.execute(
-            "INSERT INTO attempt VALUES (?, ?, ?, ?, ?, ?, NULL)",
-            (lane, batch, attempt.number, attempt.id, self.fence, now),
-        )
-
     def failed(self, s: Snapshot, attempt: Attempt, error: str) -> None:
-        """For people: why an attempt ended. Recovery does not need it."""
+        """Why an attempt ended. One that has no such row was ended by the death of its process."""
         with self._write("failed attempt") as db:
             db.execute(
                 "UPDATE attempt SET error = ? WHERE lane = ? AND batch = ? AND number = ?",
-                (error[:2000], s.lane, s.batch, attempt.number),
+                (error[:KEEP_ERROR], s.lane, s.batch, attempt.number),
             )
+
+    def deaths(self, s: Snapshot) -> int:
+        """How many attempts at an unprepared snapshot ended without a word. Asked before the next one is written."""
+        [(n,)] = self._read(
+            "SELECT count(*) FROM attempt WHERE lane = ? AND batch = ? AND error IS NULL", s.lane, s.batch
+        )
+        return int(n)
+
+    def attempted(self, s: Snapshot) -> list[TargetRef]:
+        """Every destination that some attempt may have staged something at, as it was then."""
+        rows = self._read("SELECT DISTINCT targets FROM attempt WHERE lane = ? AND batch = ?", s.lane, s.batch)
+        return [TargetRef(d, p, st) for (targets,) in rows if targets for d, p, st in json.loads(targets)]
 
     def drop(self, s: Snapshot) -> None:
         """Gives up an unprepared snapshot whose input changed; its strands are taken anew."""
         with self._write("dropped snapshot") as db:
-            changed = db.execute(
-                "UPDATE snapshot SET state = 'dropped' WHERE lane = ? AND batch = ? AND state = 'open'",
-                (s.lane, s.batch),
-            ).rowcount
-            if changed != 1:
-                raise LedgerError(f"Batch {s.batch} is prepared and can't be given up", code="ledger.prepared")
+            self._leave_open(db, s, State.DROPPED)
             db.execute("DELETE FROM strand WHERE lane = ? AND batch = ?", (s.lane, s.batch))
+
+    def _leave_open(self, db: sqlite3.Connection, s: Snapshot, state: State) -> None:
+        changed = db.execute(
+            "UPDATE snapshot SET state = ? WHERE lane = ? AND batch = ? AND state = 'open'", (state, s.lane, s.batch)
+        ).rowcount
+        if changed != 1:
+            raise LedgerError(f"Batch {s.batch} is prepared and can't be given up", code="ledger.prepared")
+
+    def split(
+        self, s: Snapshot, first: Ranges, second: Ranges, reason: str, held: Nack | None = None
+    ) -> list[Snapshot]:
+        """Two smaller batches stand for an unprepared one. What waits behind it gets later numbers, so that the order of
+        numbers stays the order of records."""
+        with self._write("split") as db:
+            self._leave_open(db, s, State.SPLIT)
+            (number,) = db.execute("SELECT next_batch FROM lane WHERE id = ?", (s.lane,)).fetchone()
+            halves = []
+            for ranges in (first, second):
+                half = Snapshot(s.lane, number, s.epoch, State.OPEN, ranges, s.batch_time, s.batch, reason)
+                self._insert_snapshot(db, half)
+                db.executemany(
+                    "UPDATE strand SET batch = ? WHERE lane = ? AND name = ? AND batch IN (?, ?)",
+                    ((number, s.lane, r.strand, s.batch, number - 1) for r in ranges),
+                )
+                halves.append(half)
+                number += 1
+            waiting = db.execute(
+                "SELECT batch FROM snapshot WHERE lane = ? AND state = 'open' AND batch > ? AND batch < ? ORDER BY batch",
+                (s.lane, s.batch, halves[0].batch),
+            ).fetchall()
+            for (old,) in waiting:
+                for table in ("snapshot", "attempt", "strand"):
+                    db.execute(f"UPDATE {table} SET batch = ? WHERE lane = ? AND batch = ?", (number, s.lane, old))
+                number += 1
+            db.execute("UPDATE lane SET next_batch = ? WHERE id = ?", (number, s.lane))
+            self._hold(db, s, held)
+        return halves
+
+    def hold(self, s: Snapshot, held: Nack) -> None:
+        """The record that closed the gate, where there is nothing before it to split off."""
+        with self._write("held record") as db:
+            self._hold(db, s, held)
+
+    def _hold(self, db: sqlite3.Connection, s: Snapshot, held: Nack | None) -> None:
+        db.execute("DELETE FROM nack WHERE lane = ? AND state = 'held'", (s.lane,))
+        if held is not None:
+            self._insert_nacks(db, s, [held])
+
+    def _insert_nacks(self, db: sqlite3.Connection, s: Snapshot, nacks: Iterable[Nack]) -> None:
+        db.executemany(
+            "INSERT OR REPLACE INTO nack VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                (
+                    s.lane,
+                    n.seq,
+                    n.part,
+                    n.destination,
+                    s.batch,
+                    n.id,
+                    n.position,
+                    n.node,
+                    n.code,
+                    n.error[:KEEP_ERROR],
+                    n.state,
+                    n.at,
+                    n.record,
+                )
+                for n in nacks
+            ),
+        )
 
     def forget(self, lane: int, strands: Sequence[str]) -> None:
         """Strands that are gone for good: what comes under their names is new."""
         with self._write("forgotten strands") as db:
             db.executemany("DELETE FROM strand WHERE lane = ? AND name = ?", ((lane, name) for name in strands))
 
-    def prepare(self, s: Snapshot, records: int, deliveries: Sequence[Prepared]) -> None:
-        """The point of no return: from here on the batch is only rolled forward."""
+    def prepare(
+        self,
+        s: Snapshot,
+        records: int,
+        deliveries: Sequence[Prepared],
+        nacks: Iterable[Nack] = (),
+        rings: Mapping[str, str] | None = None,
+    ) -> None:
+        """The point of no return: from here on the batch is only rolled forward. Nacks and gates are saved with it."""
         with self._write("prepare") as db:
             db.execute(
                 "UPDATE snapshot SET state = 'prepared', records = ? WHERE lane = ? AND batch = ?",
                 (records, s.lane, s.batch),
             )
-            db.executemany(
-                "INSERT INTO delivery VALUES (?, ?, ?, ?, 'prepared', ?, ?, ?, ?, NULL)",
+            self._insert_deliveries(db, s, deliveries)
+            self._hold(db, s, None)
+            self._insert_nacks(db, s, nacks)
+            self._save_rings(db, s.lane, rings or {})
+
+    def _save_rings(self, db: sqlite3.Connection, lane: int, rings: Mapping[str, str]) -> None:
+        db.executemany("INSERT OR REPLACE INTO gate VALUES (?, ?, ?)", ((lane, d, ring) for d, ring in rings.items()))
+
+    def rings(self, lane: int) -> dict[str, str]:
+        """The gates' rings by destination, as the last outcome left them."""
+        return dict(self._read("SELECT destination, ring FROM gate WHERE lane = ?", lane))
+
+    def _insert_deliveries(self, db: sqlite3.Connection, s: Snapshot, deliveries: Sequence[Prepared]) -> None:
+        db.executemany(
+            f"INSERT INTO delivery (lane, batch, state, {_DELIVERY}) VALUES (?, ?, 'prepared', ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, NULL)",
+            (
                 (
-                    (
-                        s.lane,
-                        s.batch,
-                        d.destination,
-                        d.hash,
-                        d.plugin,
-                        json.dumps(dict(d.settings)),
-                        json.dumps(d.staged),
-                        d.filtered,
-                    )
-                    for d in deliveries
-                ),
-            )
+                    s.lane,
+                    s.batch,
+                    d.destination,
+                    d.hash,
+                    d.plugin,
+                    _json(dict(d.settings)),
+                    _json(d.staged),
+                    d.filtered,
+                    d.kind,
+                    d.produced,
+                    d.nacked,
+                    None if d.gate is None else _json(d.gate),
+                )
+                for d in deliveries
+            ),
+        )
 
     def prepared(self, s: Snapshot) -> list[Prepared]:
-        rows = self._read(
-            "SELECT destination, hash, plugin, settings, staged, filtered, receipt FROM delivery WHERE lane = ? AND batch = ?",
-            s.lane,
-            s.batch,
-        )
+        rows = self._read(f"SELECT {_DELIVERY} FROM delivery WHERE lane = ? AND batch = ?", s.lane, s.batch)
         return [
-            Prepared(d, h, p, json.loads(settings), json.loads(staged), f, receipt and json.loads(receipt))
-            for d, h, p, settings, staged, f, receipt in rows
+            Prepared(
+                d,
+                hash_,
+                plugin,
+                json.loads(settings),
+                json.loads(staged),
+                filtered,
+                receipt and json.loads(receipt),
+                Kind(kind),
+                produced,
+                nacked,
+                gate and json.loads(gate),
+                held and json.loads(held),
+            )
+            for d, hash_, plugin, settings, staged, filtered, receipt, kind, produced, nacked, gate, held in rows
         ]
 
     def done(
@@ -311,26 +334,34 @@ class Ledger:
         destination: str,
         receipt: Any,
         written: int,
-        frontier: Callable[[int, Mapping[int, bool]], int],
+        frontier: Frontier,
+        *,
+        late: Late | None = None,
+        discarded: int = 0,
+        settle: bool = True,
     ) -> list[Ranges]:
         """One delivery is finished. Returns the ranges that this settled, in order: the frontier is stored, so they may
-        be acked now, once.
+        be acked now, once. Without `settle` the frontier stays, for `advance` to raise it.
 
         `frontier(acked, batches)` gives the batch up to which everything is settled, from the last one and what is known
         of the batches after it (number → all its deliveries are done).
         """
+        late = late or Late()
         with self._write("done") as db:
             changed = db.execute(
-                "UPDATE delivery SET state = 'done', receipt = ? WHERE lane = ? AND batch = ? AND destination = ? AND state = 'prepared'",
-                (json.dumps(receipt), s.lane, s.batch, destination),
+                "UPDATE delivery SET state = 'done', receipt = ?, held = NULL"
+                " WHERE lane = ? AND batch = ? AND destination = ? AND state = 'prepared'",
+                (_json(receipt), s.lane, s.batch, destination),
             ).rowcount
             if changed:
+                self._add_up(db, s, destination, written, len({(n.seq, n.part) for n in late.nacks}), discarded)
                 db.execute(
-                    "INSERT INTO total SELECT ?1, ?3, ?4, filtered FROM delivery WHERE lane = ?1 AND batch = ?2 AND destination = ?3"
-                    " ON CONFLICT DO UPDATE SET delivered = delivered + excluded.delivered,"
-                    " filtered = filtered + excluded.filtered",
-                    (s.lane, s.batch, destination, written),
+                    "DELETE FROM nack WHERE lane = ? AND state = 'held' AND batch = ? AND destination = ?",
+                    (s.lane, s.batch, destination),
                 )
+                self._insert_nacks(db, s, late.nacks)
+                self._insert_deliveries(db, s, late.deliveries)
+                self._save_rings(db, s.lane, {destination: late.ring} if late.ring else {})
             (pending,) = db.execute(
                 "SELECT count(*) FROM delivery WHERE lane = ? AND batch = ? AND state = 'prepared'", (s.lane, s.batch)
             ).fetchone()
@@ -340,27 +371,127 @@ class Ledger:
                 raise LedgerError(f"Batch {s.batch} is not prepared and can't be done", code="ledger.prepared")
             settled: list[Ranges] = []
             if not pending:
-                db.execute(
-                    "UPDATE lane SET read = read + coalesce((SELECT records FROM snapshot WHERE lane = ?1 AND batch = ?2"
-                    " AND state = 'prepared'), 0) WHERE id = ?1",
-                    (s.lane, s.batch),
-                )
-                db.execute("UPDATE snapshot SET state = 'done' WHERE lane = ? AND batch = ?", (s.lane, s.batch))
-                settled = self._advance(db, s.lane, frontier)
+                self._finish(db, s)
+                settled = self._advance(db, s.lane, frontier) if settle else []
         return settled
 
-    def _advance(
-        self, db: sqlite3.Connection, lane: int, frontier: Callable[[int, Mapping[int, bool]], int]
-    ) -> list[Ranges]:
+    def _add_up(
+        self, db: sqlite3.Connection, s: Snapshot, destination: str, written: int, late: int, discarded: int
+    ) -> None:
+        db.execute(
+            "INSERT INTO total (lane, destination, delivered, filtered, dead_lettered, discarded, produced)"
+            " SELECT ?1, ?3, ?4, filtered, nacked + ?5, ?6, produced FROM delivery"
+            " WHERE lane = ?1 AND batch = ?2 AND destination = ?3 AND kind = 'destination'"
+            " ON CONFLICT DO UPDATE SET delivered = delivered + excluded.delivered, filtered = filtered + excluded.filtered,"
+            " dead_lettered = dead_lettered + excluded.dead_lettered, discarded = discarded + excluded.discarded,"
+            " produced = produced + excluded.produced",
+            (s.lane, s.batch, destination, written, late, discarded),
+        )
+
+    def _finish(self, db: sqlite3.Connection, s: Snapshot) -> None:
+        db.execute(
+            "UPDATE lane SET read = read + coalesce((SELECT records FROM snapshot WHERE lane = ?1 AND batch = ?2"
+            " AND state IN ('prepared', 'taken')), 0) WHERE id = ?1",
+            (s.lane, s.batch),
+        )
+        db.execute("UPDATE snapshot SET state = 'done' WHERE lane = ? AND batch = ?", (s.lane, s.batch))
+
+    def processed(
+        self,
+        s: Snapshot,
+        records: int,
+        deliveries: Sequence[Prepared],
+        nacks: Iterable[Nack],
+        receipts: Mapping[str, Any],
+    ) -> None:
+        """At most once: what became of a batch that was settled before it was read."""
+        with self._write("processed") as db:
+            db.execute("UPDATE snapshot SET records = ? WHERE lane = ? AND batch = ?", (records, s.lane, s.batch))
+            self._insert_deliveries(db, s, deliveries)
+            self._insert_nacks(db, s, nacks)
+            for d in deliveries:
+                receipt = receipts[d.destination]
+                db.execute(
+                    "UPDATE delivery SET state = 'done', receipt = ? WHERE lane = ? AND batch = ? AND destination = ?",
+                    (_json(receipt), s.lane, s.batch, d.destination),
+                )
+                self._add_up(db, s, d.destination, receipt["written"], 0, 0)
+            self._finish(db, s)
+            db.execute("UPDATE lane SET acked = acked + ? WHERE id = ?", (records, s.lane))
+
+    def lost(self, s: Snapshot, records: int | None, destinations: Collection[str]) -> None:
+        """At most once: a batch that was in flight when its process died. What of it arrived is not known."""
+        with self._write("discarded batch") as db:
+            db.execute("UPDATE snapshot SET records = ? WHERE lane = ? AND batch = ?", (records, s.lane, s.batch))
+            for name in destinations:
+                db.execute(
+                    "INSERT INTO total (lane, destination, discarded) VALUES (?, ?, ?)"
+                    " ON CONFLICT DO UPDATE SET discarded = discarded + excluded.discarded",
+                    (s.lane, name, records or 0),
+                )
+            self._finish(db, s)
+            db.execute("UPDATE lane SET acked = acked + ? WHERE id = ?", (records or 0, s.lane))
+
+    def hold_delivery(self, s: Snapshot, destination: str, held: Nack, settled_to: int, detail: Any) -> Ranges | None:
+        """A delivery stopped at a record that closed the gate after prepare. Returns what may be acked of the batch now:
+        the records before it, once every other delivery is done; None when that is nothing new."""
+        with self._write("held delivery") as db:
+            db.execute(
+                "UPDATE delivery SET held = ? WHERE lane = ? AND batch = ? AND destination = ?",
+                (_json(detail), s.lane, s.batch, destination),
+            )
+            self._hold(db, s, held)
+            (others,) = db.execute(
+                "SELECT count(*) FROM delivery WHERE lane = ? AND batch = ? AND state = 'prepared' AND held IS NULL",
+                (s.lane, s.batch),
+            ).fetchone()
+            (acked_to, acked) = db.execute(
+                "SELECT s.acked_to, l.acked_batch FROM snapshot s JOIN lane l ON l.id = s.lane WHERE s.lane = ? AND s.batch = ?",
+                (s.lane, s.batch),
+            ).fetchone()
+            first = db.execute(
+                "SELECT count(*) FROM snapshot WHERE lane = ? AND batch > ? AND batch < ? AND state IN ('open', 'prepared')",
+                (s.lane, acked, s.batch),
+            ).fetchone() == (0,)
+            if others or not first or (acked_to is not None and acked_to >= settled_to):
+                return None
+            db.execute("UPDATE snapshot SET acked_to = ? WHERE lane = ? AND batch = ?", (settled_to, s.lane, s.batch))
+        before, _ = s.ranges.split(settled_to)
+        return (before if acked_to is None else before.split(acked_to)[1]) or None
+
+    def abandon(self, s: Snapshot, destination: str, pipeline: str, rows: int, frontier: Frontier) -> list[Ranges]:
+        """A person gave a delivery up: counted as discarded, and written down."""
+        with self._write("audit") as db:
+            detail = {"batch": s.batch, "destination": destination, "records": rows}
+            db.execute("INSERT INTO audit VALUES (?, ?, 'abandon', ?)", (_now(), pipeline, _json(detail)))
+        return self.done(s, destination, {"written": 0, "discarded": rows}, 0, frontier, discarded=rows)
+
+    def unacked(self, lane: int) -> list[Snapshot]:
+        """Batches that are done and behind the frontier's reach only because nobody has raised it yet."""
+        return self._snapshots(
+            "lane = ?1 AND state = 'done' AND batch > (SELECT acked_batch FROM lane WHERE id = ?1)"
+            " AND NOT EXISTS (SELECT 1 FROM snapshot o WHERE o.lane = ?1 AND o.batch < snapshot.batch"
+            " AND o.state IN ('open', 'prepared'))",
+            lane,
+        )
+
+    def advance(self, lane: int, frontier: Frontier) -> list[Ranges]:
+        """Raises the frontier over what is done. Returns what may be acked now, once."""
+        with self._write("frontier") as db:
+            return self._advance(db, lane, frontier)
+
+    def _advance(self, db: sqlite3.Connection, lane: int, frontier: Frontier) -> list[Ranges]:
         (acked,) = db.execute("SELECT acked_batch FROM lane WHERE id = ?", (lane,)).fetchone()
         rows = db.execute(
-            "SELECT batch, state IN ('done', 'dropped') FROM snapshot WHERE lane = ? AND batch > ?", (lane, acked)
+            "SELECT batch, state IN ('done', 'dropped', 'split', 'taken') FROM snapshot WHERE lane = ? AND batch > ?",
+            (lane, acked),
         ).fetchall()
         reached = frontier(acked, {batch: bool(settled) for batch, settled in rows})
         if reached <= acked:
             return []
         ranges = db.execute(
-            "SELECT ranges FROM snapshot WHERE lane = ? AND batch > ? AND batch <= ? AND state = 'done' ORDER BY batch",
+            "SELECT ranges, acked_to FROM snapshot WHERE lane = ? AND batch > ? AND batch <= ?"
+            " AND state IN ('done', 'taken') ORDER BY batch",
             (lane, acked, reached),
         ).fetchall()
         if faults.safeguard("ack-once"):
@@ -371,11 +502,35 @@ class Ledger:
             )
         for table in ("snapshot", "attempt", "delivery"):
             db.execute(f"DELETE FROM {table} WHERE lane = ? AND batch <= ?", (lane, reached - KEEP_BATCHES))
-        return [Ranges.from_json(r) for (r,) in ranges]
+        found = [(Ranges.from_json(r), acked_to) for r, acked_to in ranges]
+        return [r if acked_to is None else r.split(acked_to)[1] for r, acked_to in found]
 
     # -- looking --------------------------------------------------------------------------------------------------
 
     def totals(self, lane: int) -> Totals:
         [(read, acked)] = self._read("SELECT read, acked FROM lane WHERE id = ?", lane)
-        rows = self._read("SELECT destination, delivered, filtered FROM total WHERE lane = ?", lane)
-        return Totals(read, acked, {d: n for d, n, _ in rows}, {d: n for d, _, n in rows})
+        names = ("delivered", "filtered", "dead_lettered", "discarded", "produced")
+        rows = self._read(f"SELECT destination, {', '.join(names)} FROM total WHERE lane = ?", lane)
+        columns = {name: {row[0]: row[i] for row in rows} for i, name in enumerate(names, 1)}
+        return Totals(read, acked, **columns)
+
+    def nacks(self, lane: int, state: NackState | None = None) -> list[Nack]:
+        """Dead letters in record order."""
+        rows = self._read(
+            "SELECT seq, part, destination, id, position, node, code, error, at, state, record, batch FROM nack"
+            " WHERE lane = ? AND (?2 IS NULL OR state = ?2) ORDER BY seq, part, destination",
+            lane,
+            state,
+        )
+        return [
+            Nack(seq, part, d, id_, position, node, code, error, at, NackState(st), text, batch)
+            for seq, part, d, id_, position, node, code, error, at, st, text, batch in rows
+        ]
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

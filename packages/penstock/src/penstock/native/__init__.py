@@ -5,16 +5,20 @@ what runs in Spark tasks says so. Whatever is not in `__all__` may change.
 """
 
 from penstock.errors import Rejected, Retry, Stop
-from penstock.native.delivery import Delivery, DeliveryId, Ordering, Receipt, Staged
+from penstock.native.delivery import Delivery, DeliveryId, Ordering, Receipt, Refusal, Refuse, Staged
 from penstock.native.destination import ExactlyOnceDestination, NativeDestination
-from penstock.native.processor import Columns, Processor, Step
+from penstock.native.processor import Columns, Processor, Result, Step, Unsuitable, Where
 from penstock.native.source import NativeSource
 from penstock.ranges import Known, Limits, Range, Ranges
+from penstock.record import Shape
+from penstock_sdk.record import DROP, Drop, Record, Reject
 
 __all__ = [
+    "DROP",
     "Columns",
     "Delivery",
     "DeliveryId",
+    "Drop",
     "ExactlyOnceDestination",
     "Known",
     "Limits",
@@ -25,9 +29,17 @@ __all__ = [
     "Range",
     "Ranges",
     "Receipt",
+    "Record",
+    "Refusal",
+    "Refuse",
+    "Reject",
     "Rejected",
+    "Result",
     "Retry",
+    "Shape",
     "Staged",
     "Step",
     "Stop",
+    "Unsuitable",
+    "Where",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.record import Shape
 
@@ -37,9 +37,12 @@ class Delivery(DeliveryId):
 
     attempt: int
     attempt_id: str  # random: no two attempts, not even of a process believed dead, share a staging place
-    rows: DataFrame | None = field(compare=False, default=None)
+    rows: DataFrame | None = field(compare=False, default=None)  # the record columns the destination asked for
     shape: Shape = Shape.RAW
     ordering: Ordering = Ordering.SOURCE
+    ordered: bool = (
+        True  # False: rows have a column `_order`, by which stretches of a strand follow each other; else partitions do
+    )
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,26 @@ class Staged:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """A record that a destination refused while it was being committed: a late nack."""
+
+    seq: int
+    part: int
+    reason: str
+    code: str = "destination.refused"
+
+
+class Refuse(Protocol):
+    """Given to `commit`. Called for each record that is refused, in record order; may be called again for the same one.
+
+    True: go on with the next record, this one becomes a dead letter. False: too many; publish nothing from this record on
+    and return with `stopped_at`.
+    """
+
+    def __call__(self, refusal: Refusal) -> bool: ...
+
+
+@dataclass(frozen=True)
 class Receipt:
     """How a delivery ended. JSON; the destination's word, kept in the ledger and, where it can, beside the data."""
 
@@ -66,10 +89,16 @@ class Receipt:
     filtered: int = 0
     nacks: Mapping[str, int] = field(default_factory=dict)  # reason → how many
     made: tuple[str, ...] = ()  # names or ids of what is visible now
+    refused: tuple[Refusal, ...] = ()  # all of them, also those of an earlier call of `commit`
+    stopped_at: int | None = None  # seq of the record before which it stopped, because `refuse` said so
 
     def to_json(self) -> Any:
-        return {"written": self.written, "filtered": self.filtered, "nacks": dict(self.nacks), "made": list(self.made)}
+        value = {"written": self.written, "filtered": self.filtered, "nacks": dict(self.nacks), "made": list(self.made)}
+        if self.refused:
+            value["refused"] = [[r.seq, r.part, r.reason, r.code] for r in self.refused]
+        return value
 
     @classmethod
     def from_json(cls, value: Any) -> Receipt:
-        return cls(value["written"], value["filtered"], value["nacks"], tuple(value["made"]))
+        refused = tuple(Refusal(*r) for r in value.get("refused", ()))
+        return cls(value["written"], value["filtered"], value["nacks"], tuple(value["made"]), refused)

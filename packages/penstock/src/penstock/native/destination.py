@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from penstock.native.delivery import Delivery, DeliveryId, Receipt, Staged
+from penstock import record
+from penstock.native.delivery import Delivery, DeliveryId, Receipt, Refuse, Staged
+from penstock.record import Shape
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import StructType
 
 S = TypeVar("S")
@@ -22,6 +25,8 @@ class NativeDestination(Generic[S]):
     """
 
     packages: ClassVar[Mapping[str, str]] = {}
+    columns: ClassVar[frozenset[str]] = frozenset(record.COLUMNS)  # the record columns it looks at
+    shapes: ClassVar[frozenset[Shape]] = frozenset(Shape)  # the payloads it can take; open ones come as JSON text
 
     def __init__(self, settings: S, destination_id: str) -> None:
         """Called before Spark is there. No I/O."""
@@ -34,6 +39,15 @@ class NativeDestination(Generic[S]):
     def setup(self, spark: SparkSession, schema: StructType) -> None:
         """Called once per lane before its first batch, with the columns to come. Creates what is missing; idempotent."""
 
+    def unfit(self, columns: Mapping[str, Column], shape: Shape) -> Column | None:  # noqa: ARG002
+        """Which processed records it can't hold: text = why, NULL = it can. Each of those is a nack of its own."""
+        return None
+
+    @staticmethod
+    def unfit_payload(value: bytes | None) -> str | None:  # noqa: ARG004
+        """The same over one payload, in a Python stage. It is sent to Spark's tasks."""
+        return None
+
     def write(self, d: Delivery) -> Receipt:
         """Writes the rows; return = all durable. May be called again with the same hash after a crash or `Retry`."""
         raise NotImplementedError
@@ -41,6 +55,25 @@ class NativeDestination(Generic[S]):
 
 class ExactlyOnceDestination(NativeDestination[S]):
     """Stages invisibly, then publishes data and hash together."""
+
+    may_refuse: ClassVar[bool] = False  # `commit` may refuse single records
+
+    def write(self, d: Delivery) -> Receipt:
+        """Where a pipeline asks for less than exactly once, this one gives more."""
+        return self.commit(d, self.stage(d), lambda _: True)
+
+    def lines(self, columns: Mapping[str, Column]) -> Column | None:  # noqa: ARG002
+        """For a destination whose staged form is one line of text per record: that line. The engine then writes all outcomes
+        of a batch in one job, under `staging_folder`, and gives the destination's own files to `adopt`."""
+        return None
+
+    def staging_folder(self, d: Delivery) -> Path:
+        """With `lines`: where this attempt may write. It does not exist yet; the folder above it does when this returns."""
+        raise NotImplementedError
+
+    def adopt(self, d: Delivery, files: Sequence[Path], rows: int, size: int) -> Staged:
+        """With `lines`: these files, in this order, hold `rows` lines of `size` bytes together. Checks and fsyncs them."""
+        raise NotImplementedError
 
     def stage(self, d: Delivery) -> Staged:
         """Writes `d.rows` where nobody sees them, under hash and attempt id. Runs Spark jobs.
@@ -50,16 +83,17 @@ class ExactlyOnceDestination(NativeDestination[S]):
         """
         raise NotImplementedError
 
-    def commit(self, d: DeliveryId, s: Staged) -> Receipt:
+    def commit(self, d: DeliveryId, s: Staged, refuse: Refuse) -> Receipt:
         """Makes exactly what `s` names visible, together with the hash. Only the driver; no Spark job.
 
         Called after the ledger holds `s`, and again after every crash until it returned once and that was written down:
-        it rolls forward from wherever the last call stopped.
+        it rolls forward from wherever the last call stopped. Records it can't take it hands to `refuse`, in record order;
+        where that says False it publishes only what came before, and is called again later to go on at that record.
         """
         raise NotImplementedError
 
     def find(self, d: DeliveryId) -> Receipt | None:
-        """Asks the destination, not the ledger: is this delivery there, whole? Called by recovery before `commit`."""
+        """Asks the destination, not the ledger: is this delivery there, whole? Called before every `commit`."""
         raise NotImplementedError
 
     def discard(self, d: DeliveryId) -> None:

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from penstock import record
 from penstock.record import Shape
+from penstock_sdk.record import Drop, Record, Reject
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column
 
 S = TypeVar("S")
+Result = Record | Sequence[Record] | Drop | Reject
+
+
+class Where(Enum):
+    """Where a processor runs."""
+
+    PYTHON = auto()  # `apply`, in Spark tasks, fused with its neighbours
+    SPARK = auto()  # `compile`, as columns
+
+
+class Unsuitable(Exception):
+    """Raised by `Processor.where`: it can't work on payloads of this shape. Said before anything is started."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.hint = hint
 
 
 @dataclass(frozen=True)
@@ -32,24 +51,59 @@ class Columns:
 
 @dataclass(frozen=True)
 class Step:
-    """What a processor does to every record, as columns: new values, and which records it filters on purpose."""
+    """What a processor does to every record its condition matches, as columns.
+
+    An expression that raises for a record costs that record: the engine wraps each of them.
+    """
 
     set: Mapping[str, Column] = field(default_factory=dict)
-    drop: Column | None = None  # true = filtered; NULL is false
+    drop: Column | None = None  # true = filtered on purpose; NULL is false
+    reject: Column | None = None  # text = why the record is bad; NULL = it is not
 
 
 class Processor(Generic[S]):
-    """One instance per place in a pipeline, in the engine process."""
+    """One instance per place in a pipeline. Made in the engine process; the ones that run in Python are sent to Spark's tasks,
+    so they must pickle. The engine adds condition, counts and order; what it raises for one record costs that record.
+    """
+
+    uses: ClassVar[frozenset[str]] = frozenset({record.AFTER})  # the record columns that `apply` looks at or changes
 
     def __init__(self, settings: S, processor_id: str) -> None:
         """Called before Spark is there. No I/O."""
         self.settings = settings
         self.processor_id = processor_id
 
-    def compile(self, columns: Columns) -> Step | None:  # noqa: ARG002
-        """The processor as columns; called once per attempt, on the engine's thread, with an active Spark session.
+    def where(self, shape: Shape) -> Where:  # noqa: ARG002
+        """Where it runs on payloads of this shape. No Spark and no user code: `validate` asks. Raise `Unsuitable` if nowhere."""
+        return Where.PYTHON if type(self).apply is not Processor.apply else Where.SPARK
 
-        Pure: equal columns give an equal step. Raising here stops the pipeline; an expression that raises in a task
-        fails the batch, and nothing of it is prepared.
+    def gives(self, shape: Shape) -> Shape:
+        """The shape of `after` behind it."""
+        return shape
+
+    def open(self) -> None:
+        """Called once per task before the first record, in the task's process."""
+
+    def apply(self, r: Record) -> Result:
+        """The meaning, record by record, in a Spark task. May change the record in place and return it.
+
+        Returns what goes on: one record, several (parts of it), `DROP`, or `Reject`. None is a reject, never a filter. Any
+        exception is a nack of this record alone.
+        """
+        raise NotImplementedError
+
+    def on_payload(self) -> Callable[[Any], Any] | None:
+        """The same on `after` alone, given and returned (or `DROP`), where it looks at nothing else: saves making records."""
+        return None
+
+    def on_batch(self) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
+        """Instead of `apply`: a whole Arrow batch, given and returned row for row. A boolean column `drop` and a text column
+        `reject` in what it returns mean what they mean in `Step`."""
+        return None
+
+    def compile(self, columns: Columns) -> Step | None:  # noqa: ARG002
+        """The same as columns; called once per attempt, on the engine's thread, with an active Spark session.
+
+        Pure: equal columns give an equal step. Raising here stops the pipeline.
         """
         return None

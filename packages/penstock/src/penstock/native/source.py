@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from penstock.ranges import Known, Limits, Ranges
+from penstock.record import Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,6 +21,7 @@ class NativeSource(Generic[S]):
     """
 
     packages: ClassVar[Mapping[str, str]] = {}  # Spark minor version → package coordinates this source needs
+    shape: Shape = Shape.RAW  # of the payloads that `frame` gives
 
     def __init__(self, settings: S, source_id: str) -> None:
         """Called before Spark is there. No I/O."""
@@ -42,8 +44,14 @@ class NativeSource(Generic[S]):
 
         Called once per attempt. Equal ranges give equal rows, `seq` and `position` on any number of cores. `columns` are
         the ones that will be looked at: others may be left out where they cost something. Reads lazily: the job runs later.
+        Of a range that was cut all records are given; the engine leaves out those that do not count, by their seq.
         """
         raise NotImplementedError
+
+    def locate(self, ranges: Ranges) -> Callable[[int], tuple[bytes, dict[str, str]]] | None:  # noqa: ARG002
+        """Position and metadata of a record by its seq, where they follow from it: they then need not travel with every
+        record. What is returned is sent to Spark's tasks, so it must pickle; equal to what `frame` gives."""
+        return None
 
     def recheck(self, ranges: Ranges) -> None:
         """Raise `InputChanged` unless the ranges are there as they were taken. Called before the read, after it, and to

@@ -14,6 +14,6 @@ def delivery_hash(pipeline: str, lane: str, epoch: int, destination: str, ranges
     The order in which a source listed its ranges does not count; everything else does. JSON keeps neighbouring texts
     apart, so no two different inputs have the same encoding.
     """
-    positions = sorted(json.dumps([r.strand, dict(r.position)], sort_keys=True, separators=(",", ":")) for r in ranges)
+    positions = sorted(json.dumps(r.identity, sort_keys=True, separators=(",", ":")) for r in ranges)
     text = json.dumps([pipeline, lane, epoch, destination, positions], separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -13,12 +13,24 @@ SOURCES = {
     "files": ("penstock.connectors.files.settings:FilesSourceSettings", "penstock.connectors.files.source:FilesSource")
 }
 DESTINATIONS = {
-    "files": (
-        "penstock.connectors.files.settings:FilesDestinationSettings",
-        "penstock.connectors.files.destination:FilesDestination",
+    name: (
+        f"penstock.connectors.{name}.settings:{name.capitalize()}DestinationSettings",
+        f"penstock.connectors.{name}.destination:{name.capitalize()}Destination",
+    )
+    for name in ("blackhole", "files", "log")
+}
+PROCESSORS = {
+    name: (f"penstock.processors.{module}:{cls}Settings", f"penstock.processors.{module}:{cls}")
+    for name, module, cls in (
+        ("error", "error", "Error"),
+        ("field.set", "field_set", "FieldSet"),
+        ("filter", "filter", "Filter"),
+        ("json.decode", "json_decode", "JsonDecode"),
+        ("json.encode", "json_encode", "JsonEncode"),
+        ("python", "python", "Python"),
+        ("sql", "sql", "Sql"),
     )
 }
-PROCESSORS = {"filter": ("penstock.processors.filter:FilterSettings", "penstock.processors.filter:Filter")}
 
 KINDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "source": SOURCES,

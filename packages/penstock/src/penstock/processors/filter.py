@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from penstock.config import Settings
-from penstock.native import Columns, Processor, Step
+from penstock.native import DROP, Columns, Drop, Processor, Record, Shape, Step, Where
 
 
 class FilterSettings(Settings):
-    condition: str = ""  # Spark SQL over the record's columns; the processor's `condition` key
+    """It has none: the processor's `condition` says which records are dropped."""
 
 
 class Filter(Processor[FilterSettings]):
-    def compile(self, columns: Columns) -> Step:
+    uses = frozenset()
+
+    def where(self, shape: Shape) -> Where:
+        return Where.PYTHON if shape is Shape.OPEN else Where.SPARK
+
+    def apply(self, r: Record) -> Drop:  # noqa: ARG002
+        return DROP
+
+    def on_payload(self) -> Callable[[Any], Any]:
+        return lambda _: DROP
+
+    def compile(self, columns: Columns) -> Step:  # noqa: ARG002
         from pyspark.sql import functions as F
 
-        del columns
-        return Step(drop=F.expr(self.settings.condition) if self.settings.condition else F.lit(True))
+        return Step(drop=F.lit(True))

@@ -12,21 +12,29 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import fs, record
 from penstock.connectors.files.settings import FilesDestinationSettings
 from penstock.errors import AccountError, Stop
-from penstock.native import Delivery, DeliveryId, ExactlyOnceDestination, Receipt, Staged
+from penstock.native import Delivery, DeliveryId, ExactlyOnceDestination, Receipt, Refuse, Shape, Staged
 from penstock.testing import faults
 
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
 EXTENSION = ".txt"
+NO_PAYLOAD = "it has no payload, and text can't say so"
+LINE_BREAK = "its payload has a line break: it would become two lines of text"
 
 
 class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
+    columns: ClassVar[frozenset[str]] = frozenset({record.AFTER})
+    shapes: ClassVar[frozenset[Shape]] = frozenset({Shape.RAW, Shape.OPEN})
+
     def __init__(self, settings: FilesDestinationSettings, destination_id: str) -> None:
         super().__init__(settings, destination_id)
         self.root = Path(settings.path).absolute()
@@ -46,34 +54,57 @@ class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
                 hint="check the path, its permissions and free space",
             ) from e
 
+    def unfit(self, columns: Mapping[str, Column], shape: Shape) -> Column | None:
+        """What is no single line of text."""
+        from pyspark.sql import functions as F
+
+        del shape
+        value = columns[record.AFTER]
+        return F.when(value.isNull(), F.lit(NO_PAYLOAD)).when(F.contains(value, F.lit("\n")), F.lit(LINE_BREAK))
+
+    @staticmethod
+    def unfit_payload(value: bytes | None) -> str | None:
+        if value is None:
+            return NO_PAYLOAD
+        return LINE_BREAK if b"\n" in value else None
+
+    def lines(self, columns: Mapping[str, Column]) -> Column | None:
+        return columns[record.AFTER]
+
+    def staging_folder(self, d: Delivery) -> Path:
+        folder = self._staging(d) / d.attempt_id
+        fs.make_folder(folder.parent)
+        return folder
+
     def stage(self, d: Delivery) -> Staged:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
         assert d.rows is not None
-        folder = self._staging(d) / d.attempt_id
-        fs.make_folder(folder.parent)
+        folder = self.staging_folder(d)
         seen = Observation()
         lines = d.rows.select(F.col(record.AFTER).alias("value"))
         counted = lines.observe(
             seen, F.count(F.lit(1)).alias("rows"), F.sum(F.octet_length("value") + F.lit(1)).alias("bytes")
         )
         counted.write.text(str(folder))
-        rows, expected = seen.get["rows"], seen.get["bytes"] or 0
         parts = sorted((p for p in folder.iterdir() if p.name.startswith("part-")), key=_part_number)
-        files = [(p, p.stat().st_size) for p in parts if p.stat().st_size > 0]
-        written = sum(size for _, size in files)
-        if written != expected and faults.safeguard("account"):
+        return self.adopt(d, parts, seen.get["rows"], seen.get["bytes"] or 0)
+
+    def adopt(self, d: Delivery, files: Sequence[Path], rows: int, size: int) -> Staged:
+        sizes = [(p, p.stat().st_size) for p in files if p.stat().st_size > 0]
+        written = sum(n for _, n in sizes)
+        if written != size and faults.safeguard("account"):
             raise AccountError(
                 f"{self.destination_id}: the staged files are not what the batch holds",
                 code="files.staged",
-                why=f"{rows} lines of {expected} bytes went in; {_newlines(p for p, _ in files)} lines of {written} bytes are staged",
+                why=f"{rows} lines of {size} bytes went in; {_newlines(p for p, _ in sizes)} lines of {written} bytes are staged",
                 hint="nothing was delivered; check the file system, then start again",
             )
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda f: fs.fsync_file(f[0]), files))
-        fs.fsync_folder(folder)
-        fs.fsync_folder(folder.parent)
+            list(pool.map(lambda f: fs.fsync_file(f[0]), sizes))
+        for folder in sorted({p.parent for p, _ in sizes} | {self._staging(d) / d.attempt_id, self._staging(d)}):
+            fs.fsync_folder(folder)
         prefix = f"{_lane(d)}-{d.batch:012d}"
         manifest = [
             {
@@ -81,13 +112,14 @@ class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
                 "name": f"{prefix}-{n:05d}-{d.hash[:12]}{EXTENSION}",
                 "bytes": size,
             }
-            for n, (path, size) in enumerate(files)
+            for n, (path, size) in enumerate(sizes)
         ]
         if not faults.safeguard("staging"):
             self._publish(manifest)
         return Staged(rows, written, manifest)
 
-    def commit(self, d: DeliveryId, s: Staged) -> Receipt:
+    def commit(self, d: DeliveryId, s: Staged, refuse: Refuse) -> Receipt:
+        del refuse
         self._publish(s.manifest)
         receipt = Receipt(s.rows, made=tuple(f["name"] for f in s.manifest))
         note = {"version": 1, "batch": d.batch, "hash": d.hash, "fence": d.fence, "receipt": receipt.to_json()}

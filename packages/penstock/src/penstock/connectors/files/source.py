@@ -12,7 +12,9 @@ import os
 import shutil
 import time
 import urllib.parse
+from bisect import bisect_right
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -153,6 +155,10 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         blocks = sum(1 if _compressed(r.strand) else math.ceil(r.size / BLOCK) for r in ranges)
         return rows.coalesce(GROUPS_PER_CORE * cores) if blocks > BLOCKS_PER_CORE * cores else rows
 
+    def locate(self, ranges: Ranges) -> Places:
+        ordered = sorted(ranges, key=lambda r: r.base)
+        return Places(tuple(r.base for r in ordered), tuple(r.strand for r in ordered))
+
     def evidence(self) -> Mapping[str, Column]:
         from pyspark.sql import functions as F
 
@@ -194,10 +200,10 @@ class FilesSource(NativeSource[FilesSourceSettings]):
                 )
 
     def count(self, ranges: Ranges) -> int | None:
-        if ranges.size > COUNT_LIMIT or any(_compressed(r.strand) for r in ranges):
+        if ranges.size > COUNT_LIMIT or any(_compressed(r.strand) or (r.cut and r.size > BLOCK) for r in ranges):
             return None
         try:
-            return sum(_count_lines(Path(r.strand)) for r in ranges)
+            return sum(_count(r) for r in ranges)
         except OSError:
             return None
 
@@ -206,9 +212,10 @@ class FilesSource(NativeSource[FilesSourceSettings]):
     def acked(self, ranges: Ranges) -> Collection[str]:
         if self.settings.after_ack == "keep":
             return ()
-        for r in ranges:
+        ended = [r for r in ranges if r.high is None]  # of a file that was cut only the last piece
+        for r in ended:
             self._put_away(r)
-        return [r.strand for r in ranges if not Path(r.strand).exists()]
+        return [r.strand for r in ended if not Path(r.strand).exists()]
 
     def _tidy(self, files: list[Entry], known: Known) -> None:
         """What a crash between the ack and `after-ack` has left."""
@@ -238,6 +245,19 @@ class FilesSource(NativeSource[FilesSourceSettings]):
                 why=e.strerror or str(e),
                 hint=f"make the folder writable, or use `after-ack: keep` (it is `{self.settings.after_ack}`)",
             ) from e
+
+
+@dataclass(frozen=True)
+class Places:
+    """Position and metadata of a record by its seq. Sent to Spark's tasks."""
+
+    bases: tuple[int, ...]
+    paths: tuple[str, ...]
+
+    def __call__(self, seq: int) -> tuple[bytes, dict[str, str]]:
+        i = bisect_right(self.bases, seq) - 1
+        path = self.paths[i]
+        return f"{path}#{seq - self.bases[i]}".encode(), {"penstock.file": path}
 
 
 def _with_place(spark: SparkSession, lines: DataFrame, bases: dict[str, int]) -> DataFrame:
@@ -310,6 +330,14 @@ def _line_bytes(r: Range) -> int:
         ended = f.read(1) == b"\n"
     size = r.size - (3 if bom else 0)
     return 0 if size == 0 else size + (0 if ended else 1)
+
+
+def _count(r: Range) -> int:
+    """Records of a range; a file that was cut is one block, in which the place of a line is its number."""
+    lines = _count_lines(Path(r.strand))
+    low = 0 if r.low is None else r.low - r.base
+    high = lines if r.high is None else min(lines, r.high - r.base)
+    return max(0, high - low)
 
 
 def _count_lines(path: Path) -> int:

@@ -1,32 +1,74 @@
-"""Step 4, account: what was read must be what was staged and what was filtered, to the record. Fails closed."""
+"""Step 4, account: what was read must be what was staged, filtered and dead-lettered, to the record. Fails closed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
 
 from penstock.engine.batch.context import Work
-from penstock.engine.batch.process import FILTERED, Processed
-from penstock.engine.batch.read import RECORDS, Scan
+from penstock.engine.batch.deadletter import Letters, place_of, read_counts, read_dead
+from penstock.engine.batch.process import FILTERED
+from penstock.engine.batch.read import RECORDS
+from penstock.engine.batch.stage import Part, StagedBatch
 from penstock.errors import AccountError
 from penstock.ledger import Snapshot
-from penstock.native import Staged
 from penstock.testing import faults
 
 
-def account(work: Work, s: Snapshot, scan: Scan, processed: Processed, staged: Mapping[str, Staged]) -> tuple[int, int]:
-    """Returns how many records were read and how many of them were filtered, or raises."""
-    seen = dict(scan.seen.get)
+@dataclass(frozen=True)
+class Sums:
+    """What a chain of processors came to; two chains in a row add up."""
+
+    produced: int = 0
+    filtered: int = 0
+    dead: int = 0
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(self.produced + other.produced, self.filtered + other.filtered, self.dead + other.dead)
+
+
+@dataclass(frozen=True)
+class Account:
+    records: int
+    sums: Mapping[str, Sums]  # per destination
+    letters: Letters
+    dead: int  # records with a dead letter at some destination
+
+
+def account(work: Work, s: Snapshot, batch: StagedBatch) -> Account:
+    seen = dict(batch.scan.seen.get)
     records = seen.pop(RECORDS)
-    filtered = processed.seen.get[FILTERED] if processed.seen else 0
     work.source.recheck(s.ranges)
     work.source.verify(s.ranges, records, {name: value or 0 for name, value in seen.items()})
-    promised = work.source.promised(s.ranges)
+    promised = work.source.promised(s.ranges) if not s.ranges.cut else None
     if promised is not None and promised != records:
         _refuse(s, f"the source promised {promised} records and {records} were read")
-    for name, st in staged.items():
-        if records != st.rows + filtered:
-            _refuse(s, f"{records} records were read; {st.rows} were staged at {name} and {filtered} filtered")
-    return records, filtered
+    common = _sums(batch.common)
+    sums = {name: common + _sums(target.own) for name, target in batch.targets.items()}
+    for name, target in batch.targets.items():
+        n, rows = sums[name], target.staged.rows
+        if records + n.produced != rows + n.filtered + n.dead:
+            made = f" and {n.produced} more made by splitting" if n.produced else ""
+            _refuse(
+                s,
+                f"{records} records were read{made}; {rows} were staged at {name}, {n.filtered} filtered"
+                f" and {n.dead} nacked",
+            )
+    lines = [("", batch.common.lines), *((name, t.own.lines) for name, t in batch.targets.items())]
+    single = len(batch.targets) == 1  # one destination: its nacks are those of every destination
+    where = tuple(("" if single else name, files) for name, files in lines if files is not None)
+    letters = Letters(work.lane.source, place_of(work, s), where)
+    dead = len(set(chain.from_iterable(letters.seqs().values()))) if any(n.dead for n in sums.values()) else 0
+    return Account(records, sums, letters, dead)
+
+
+def _sums(part: Part) -> Sums:
+    filtered = sum(seen.get[FILTERED] for seen in part.filtered)
+    if part.lines is None:
+        return Sums(0, filtered, 0)
+    count = read_counts(part.lines)
+    return Sums(count.produced, filtered + count.filtered, sum(1 for _ in read_dead(part.lines)))
 
 
 def _refuse(s: Snapshot, why: str) -> None:
@@ -35,5 +77,6 @@ def _refuse(s: Snapshot, why: str) -> None:
             f"The numbers of batch {s.batch} do not add up",
             code="account.mismatch",
             why=why,
-            hint="nothing of it was delivered; the same batch is tried again at the next start",
+            hint="nothing of it was delivered; a processor that returns another number of rows than it was given is the"
+            " likely cause. The same batch is tried again at the next start",
         )

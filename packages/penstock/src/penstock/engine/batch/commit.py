@@ -1,56 +1,178 @@
-"""Steps 6 and 7, commit and done, and the acks they allow. Called by `run` and by recovery: there is one way forward.
+"""Steps 6 and 7, commit and done, and the acks they allow. Called by the lane and by recovery: there is one way forward.
 
 Destinations commit side by side. Each is idempotent under its hash, so this may be entered again at any point. An ack is
-not a step: it is what the ledger says once a transaction has raised the frontier.
+not a step: it is what the ledger says once a transaction has raised the frontier. A record that is refused here is a late
+nack (`late.py`).
 """
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
-from penstock.engine.batch.context import Work
+from penstock import record
+from penstock.engine.batch.context import DLQ, Outcomes, Target, Work
+from penstock.engine.batch.deadletter import DeadLetters
+from penstock.engine.batch.late import LateNacks
+from penstock.engine.batch.materialise import reread
+from penstock.engine.batch.read import with_defaults
+from penstock.engine.batch.stage import KEPT
 from penstock.engine.frontier import frontier
-from penstock.ledger import Prepared, Snapshot
-from penstock.native import Ranges, Receipt, Staged
+from penstock.errors import AccountError, Stop
+from penstock.ledger import Kind, Prepared, Snapshot
+from penstock.native import Delivery, ExactlyOnceDestination, NativeDestination, Ranges, Receipt, Staged
 from penstock.testing import faults
 
 
 def finish(work: Work, s: Snapshot) -> list[Ranges]:
     """Commits every delivery of a prepared batch that is not done, marks it done, and acks what that settles.
 
-    Returns what was acked, and which strands of it are gone for good.
+    Returns what was acked, and which strands of it are gone for good. Raises `GateClosed` where a late nack was one too
+    many: everything else of the batch is done then, and acked up to that record.
     """
     faults.reach("commit")
-    pending = [p for p in work.ledger.prepared(s) if p.receipt is None]
-    if len(pending) == 1:
-        receipts = [_commit(work, s, pending[0])]
-    else:
-        with ThreadPoolExecutor(max(1, len(pending))) as pool:
-            receipts = list(pool.map(lambda p: _commit(work, s, p), pending))
-    faults.reach("K8")
-    acked = []
-    for p, receipt in zip(pending, receipts, strict=True):
-        settled = work.ledger.done(s, p.destination, receipt.to_json(), receipt.written, frontier)
-        for ranges in settled:
-            faults.reach("done")
-            faults.reach("ack")
-            gone = tuple(work.source.acked(ranges))
-            if gone:
-                work.ledger.forget(s.lane, gone)
-            faults.reach("acked")
-            acked.append(replace(ranges, forget=gone))
+    acked: list[Ranges] = []
+    stopped: dict[str, LateNacks] = {}
+    while pending := [p for p in work.ledger.prepared(s) if p.receipt is None and p.destination not in stopped]:
+        lates = [LateNacks(work, s, p) for p in pending]
+        receipts = _together([(p, late) for p, late in zip(pending, lates, strict=True)], work, s)
+        faults.reach("K8")
+        for p, late, receipt in zip(pending, lates, receipts, strict=True):
+            if receipt is None:
+                settled = work.ledger.abandon(s, p.destination, work.lane.pipeline, p.staged["rows"], frontier)
+            elif receipt.stopped_at is not None:
+                stopped[p.destination] = late
+                continue
+            else:
+                brought = late.settle(receipt)
+                settle = not work.handlers or not faults.safeguard("outcome-first")
+                settled = work.ledger.done(
+                    s, p.destination, receipt.to_json(), receipt.written, frontier, late=brought, settle=settle
+                )
+            acked += ack(work, s.lane, settled)
+    for late in stopped.values():
+        faults.reach("hold")
+        before = late.hold()
+        acked += ack(work, s.lane, [before] if before else [])
+    for late in stopped.values():
+        raise late.closed()
+    tell(work, s)
+    acked += ack(work, s.lane, work.ledger.advance(s.lane, frontier) if work.handlers else [])
+    shutil.rmtree(work.workdir(s), ignore_errors=True)
     return acked
 
 
-def _commit(work: Work, s: Snapshot, p: Prepared) -> Receipt:
-    target = work.targets.get(p.destination)
-    same = target is not None and (target.plugin, dict(target.settings)) == (p.plugin, dict(p.settings))
-    destination = target.destination if target is not None and same else work.rebuild(p)
+def tell(work: Work, s: Snapshot) -> None:
+    """After the ledger commit and before the ack. A handler that raises stops the pipeline; it is told again next time."""
+    if not work.handlers:
+        return
+    faults.reach("outcome")
+    own = [p for p in work.ledger.prepared(s) if p.kind is Kind.DESTINATION]
+    late = {p.destination: len((p.receipt or {}).get("refused", ())) for p in own}
+    outcomes = Outcomes(
+        work.lane.pipeline,
+        work.lane.source,
+        s.batch,
+        work.ledger.records(s),
+        {p.destination: (p.receipt or {}).get("written", 0) for p in own},
+        {p.destination: p.filtered for p in own},
+        {p.destination: p.nacked + late[p.destination] for p in own},
+    )
+    for handler in work.handlers:
+        try:
+            handler(outcomes)
+        except Exception as e:
+            raise Stop(
+                f"A handler of outcomes failed: {type(e).__name__}: {e}",
+                code="handler.failed",
+                hint="the batch is delivered and its source not acked; correct the handler and start again",
+            ) from e
+
+
+def ack(work: Work, lane: int, settled: Sequence[Ranges]) -> list[Ranges]:
+    """The frontier is stored: the source is told, in order, at most once."""
+    acked = []
+    for ranges in settled:
+        faults.reach("done")
+        faults.reach("ack")
+        gone = tuple(work.source.acked(ranges))
+        if gone:
+            work.ledger.forget(lane, gone)
+        faults.reach("acked")
+        acked.append(replace(ranges, forget=gone))
+    return acked
+
+
+def _together(pending: list[tuple[Prepared, LateNacks]], work: Work, s: Snapshot) -> list[Receipt | None]:
+    if len(pending) == 1:
+        return [commit(work, s, *pending[0])]
+    with ThreadPoolExecutor(len(pending)) as pool:
+        futures = [pool.submit(commit, work, s, p, late) for p, late in pending]
+        return [f.result() for f in futures]
+
+
+def commit(work: Work, s: Snapshot, p: Prepared, late: LateNacks) -> Receipt | None:
+    """None: a person has given it up."""
+    destination = destination_of(work, p)
+    if destination is None:
+        return None
     d = replace(work.delivery_id(s, p.destination), hash=p.hash)
+    staged = Staged.from_json(p.staged)
+    if isinstance(staged.manifest, dict) and KEPT in staged.manifest:
+        return replace(_write(work, s, destination, d, staged), filtered=p.filtered)
+    assert isinstance(destination, ExactlyOnceDestination)
     receipt = destination.find(d) if faults.safeguard("receipt") else None
     if receipt is not None:
         destination.discard(d)
     else:
-        receipt = destination.commit(d, Staged.from_json(p.staged))
+        receipt = destination.commit(d, staged, late)
+    if receipt.stopped_at is None and receipt.written + len(receipt.refused) != staged.rows:
+        raise AccountError(
+            f"{p.destination}: {staged.rows} records were staged, {receipt.written} written and {len(receipt.refused)} refused",
+            code="account.commit",
+            hint="the destination's word and the ledger's differ; nothing was acked",
+        )
     return replace(receipt, filtered=p.filtered)
+
+
+def _write(work: Work, s: Snapshot, destination: NativeDestination[Any], d: Any, staged: Staged) -> Receipt:
+    """A destination that can't stage, or need not: it gets the rows that were kept, maybe once more after a crash."""
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromJson(json.loads(staged.manifest["schema"]))
+    rows = reread(work.spark, work.state / staged.manifest[KEPT], schema)
+    columns = [c for c in record.COLUMNS if c in destination.columns]
+    given = with_defaults(rows, work, s, columns).select(*columns, record.ORDER)
+    delivery = Delivery(**asdict(d), attempt=0, attempt_id=f"{d.hash[:8]}{d.fence}", rows=given, ordered=False)
+    receipt = destination.write(delivery)
+    faults.reach("written")
+    return receipt
+
+
+def destination_of(work: Work, p: Prepared) -> NativeDestination[Any] | None:
+    """Who commits a delivery: the destination as it was when the batch was prepared."""
+    if p.kind is Kind.DEAD_LETTERS:
+        return DeadLetters(work)
+    target = work.dlq if p.kind is Kind.DLQ else work.targets.get(p.destination)
+    if target is not None and (same(target, p) or not faults.safeguard("prepared-settings")):
+        return target.destination
+    name = DLQ if p.kind is Kind.DLQ else p.destination
+    if name in work.abandon:
+        return None
+    if target is None and not work.finish_gone:
+        raise Stop(
+            f"{p.staged['rows']} records are prepared for {name!r}, which is not in the pipeline any more",
+            code="state.destination-gone",
+            why="they were processed before the file was changed, and nothing decides what becomes of them",
+            hint=f"run with --finish to deliver them as they were prepared, or with --abandon {name} to give them up"
+            " (counted as discarded); or put the destination back",
+        )
+    return work.rebuild(p)
+
+
+def same(target: Target, p: Any) -> bool:
+    return (target.plugin, dict(target.settings)) == (p.plugin, dict(p.settings))

@@ -1,26 +1,63 @@
-"""What every step of a batch is given: the lane's own parts. Made once per lane by `engine/lane.py`."""
+"""What every step of a batch is given: the lane's own parts. Made once per lane by the supervisor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.ledger import Lane, Ledger, Prepared, Snapshot
-from penstock.native import DeliveryId, ExactlyOnceDestination, Limits, NativeSource, Processor
+from penstock.engine.gate import DEFAULT, Window
+from penstock.ledger import Lane, Ledger, Prepared, Snapshot, TargetRef
+from penstock.native import DeliveryId, ExactlyOnceDestination, Limits, NativeDestination, NativeSource
 from penstock.plan.hashing import delivery_hash
+from penstock.plan.nodes import Node
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+DLQ = "dead-letter-queue"  # the delivery name of the configured dead letter queue
+DEAD_LETTERS = (
+    "dead-letters"  # and of the state folder's own; no connector's id has a colon, so `…:<destination>` is free
+)
+
+
+class Guarantee(StrEnum):
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+    AT_MOST_ONCE = "at-most-once"
 
 
 @dataclass(frozen=True)
 class Target:
     """A destination of the lane, with what the ledger needs to make it again."""
 
-    destination: ExactlyOnceDestination[Any]
+    destination: NativeDestination[Any]
     plugin: str
     settings: Mapping[str, str]  # references, never expanded values
+    nodes: tuple[Node, ...] = ()  # the destination's own processors
+
+    def ref(self, name: str) -> TargetRef:
+        return TargetRef(name, self.plugin, self.settings)
+
+    def stages(self, guarantee: Guarantee) -> ExactlyOnceDestination[Any] | None:
+        """The destination, where its rows are staged before they are published."""
+        staged = guarantee is Guarantee.EXACTLY_ONCE and isinstance(self.destination, ExactlyOnceDestination)
+        return self.destination if staged and isinstance(self.destination, ExactlyOnceDestination) else None
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What `on_outcome` handlers are told: how one batch of one lane ended. Per destination where that matters."""
+
+    pipeline: str
+    source: str
+    batch: int
+    records: int
+    delivered: Mapping[str, int]
+    filtered: Mapping[str, int]
+    dead_lettered: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -29,14 +66,35 @@ class Work:
 
     lane: Lane
     source: NativeSource[Any]
-    processors: tuple[Processor[Any], ...]
+    nodes: tuple[Node, ...]  # the processors every record of the lane goes through
     targets: Mapping[str, Target]
     limits: Limits
     spark: SparkSession
     ledger: Ledger
-    rebuild: Callable[[Prepared], ExactlyOnceDestination[Any]]  # a destination as it was at prepare
+    rebuild: Callable[[Prepared | TargetRef], NativeDestination[Any]]  # a destination as it was
+    state: Path  # the state folder
+    window: Window = DEFAULT
+    dlq: Target | None = None
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    handlers: tuple[Callable[[Outcomes], None], ...] = ()
+    finish_gone: bool = False  # finish what is prepared for destinations that are gone
+    abandon: Collection[str] = field(default_factory=tuple)  # or give it up
 
     def delivery_id(self, s: Snapshot, destination: str) -> DeliveryId:
         lane = self.lane
         name = delivery_hash(lane.pipeline, lane.source, s.epoch, destination, s.ranges)
         return DeliveryId(lane.pipeline, lane.source, destination, s.batch, name, self.ledger.fence)
+
+    def workdir(self, s: Snapshot) -> Path:
+        """What the attempts at a batch keep until it is done."""
+        return self.state / "work" / folder_name(self.lane) / self.delivery_id(s, "").hash
+
+    @property
+    def refs(self) -> list[TargetRef]:
+        found = [target.ref(name) for name, target in self.targets.items()]
+        return [*found, self.dlq.ref(DLQ)] if self.dlq else found
+
+
+def folder_name(lane: Lane) -> str:
+    """One folder per lane: a dot inside an id is encoded, so that a.b + c and a + b.c stay apart."""
+    return ".".join(part.replace(".", "%2E") for part in (lane.pipeline, lane.source))

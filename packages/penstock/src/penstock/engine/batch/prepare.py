@@ -1,21 +1,130 @@
-"""Step 5, prepare: one transaction with all that commit needs. Before it a crash means start over; after it only forward."""
+"""Step 5, prepare: one transaction with all that commit needs. Before it a crash means start over; after it only forward.
+
+Dead letters are staged here too, by the engine itself: the tasks have left them as lines.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
-from penstock.engine.batch.context import Work
-from penstock.ledger import Prepared, Snapshot
-from penstock.native import Staged
+from penstock import fs, record
+from penstock.engine import aside
+from penstock.engine.batch.account import Account, Sums
+from penstock.engine.batch.admit import Admitted
+from penstock.engine.batch.context import DEAD_LETTERS, DLQ, Work
+from penstock.engine.batch.deadletter import QUEUE_COLUMNS, DeadLetters, Letter, Letters, queue_rows, write_parquet
+from penstock.engine.batch.materialise import reread
+from penstock.engine.batch.read import read, with_defaults
+from penstock.engine.batch.stage import KEPT, StagedBatch, sync
+from penstock.ledger import Attempt, Kind, Prepared, Snapshot
+from penstock.native import Delivery, Shape, Staged
 from penstock.testing import faults
 
 
-def prepare(work: Work, s: Snapshot, records: int, filtered: int, staged: Mapping[str, Staged]) -> None:
+def prepare(work: Work, s: Snapshot, attempt: Attempt, a: Account, gates: Admitted, batch: StagedBatch) -> None:
+    staged = {name: target.staged for name, target in batch.targets.items()}
+    details = {name: _late_detail(work, s, gates, batch, name, a) for name in batch.targets}
+    deliveries = deliveries_of(work, s, staged, a.sums, details)
+    deliveries += stage_letters(work, s, attempt, a.letters)
+    nothing = not any(st.rows for st in staged.values())
     faults.reach("prepare")
-    deliveries = []
-    for name, st in staged.items():
-        target = work.targets[name]
-        hash_ = work.delivery_id(s, name).hash
-        deliveries.append(Prepared(name, hash_, target.plugin, target.settings, st.to_json(), filtered))
-    work.ledger.prepare(s, records, deliveries)
+    if nothing:
+        faults.reach("K10")
+    nacks = (letter.nack() for letter in a.letters) if faults.safeguard("nacks-with-prepare") else ()
+    work.ledger.prepare(s, a.records, deliveries, nacks, {name: ring.to_json() for name, ring in gates.rings.items()})
+    if nothing:
+        faults.reach("K10a")
     faults.reach("K7")
+
+
+def deliveries_of(
+    work: Work, s: Snapshot, staged: dict[str, Staged], sums: Any, details: dict[str, Any] | None = None
+) -> list[Prepared]:
+    made = []
+    for name, st in staged.items():
+        target, n = work.targets[name], sums.get(name, Sums())
+        hash_ = work.delivery_id(s, name).hash
+        made.append(
+            Prepared(
+                name,
+                hash_,
+                target.plugin,
+                target.settings,
+                st.to_json(),
+                n.filtered,
+                produced=n.produced,
+                nacked=n.dead,
+                gate=(details or {}).get(name),
+            )
+        )
+    return made
+
+
+def stage_letters(
+    work: Work, s: Snapshot, attempt: Attempt, letters: Iterable[Letter] | Letters, suffix: str = ""
+) -> list[Prepared]:
+    """The deliveries that carry dead letters: to the state folder, and to the configured queue. None without any."""
+    if next(iter(letters), None) is None:
+        return []
+    own = work.delivery_id(s, DEAD_LETTERS + suffix)
+    staged = DeadLetters(work).write_letters(own, attempt.id, letters)
+    made = [Prepared(own.destination, own.hash, "", {}, staged.to_json(), 0, kind=Kind.DEAD_LETTERS)]
+    if work.dlq is not None:
+        made.append(_stage_queue(work, s, attempt, letters, DLQ + suffix))
+    return made
+
+
+def _stage_queue(work: Work, s: Snapshot, attempt: Attempt, letters: Iterable[Letter], name: str) -> Prepared:
+    assert work.dlq is not None
+    folder = work.workdir(s) / attempt.id / name.replace(":", "_")
+    part = folder / f"{record.OUTCOME}={aside.DELIVERED}"
+    fs.make_folder(part, 0o700)
+    n = write_parquet(part / "part-00000-letters.parquet", QUEUE_COLUMNS, queue_rows(letters))
+    schema = work.spark.read.parquet(str(part)).schema
+    d = Delivery(**asdict(work.delivery_id(s, name)), attempt=attempt.number, attempt_id=attempt.id, shape=Shape.RAW)
+    destination = work.dlq.stages(work.guarantee)
+    if destination is None:
+        sync(folder)
+        staged = Staged(n, 0, {KEPT: str(folder.relative_to(work.state)), "schema": schema.json()})
+    else:
+        columns = [c for c in record.COLUMNS if c in destination.columns]
+        rows = with_defaults(reread(work.spark, folder, schema), work, s, columns).select(*columns)
+        staged = destination.stage(replace(d, rows=rows))
+    return Prepared(name, d.hash, work.dlq.plugin, work.dlq.settings, staged.to_json(), 0, kind=Kind.DLQ)
+
+
+def _late_detail(work: Work, s: Snapshot, gates: Admitted, batch: StagedBatch, name: str, a: Account) -> Any:
+    """For a destination that may refuse records in commit: where they are, and what the gate was."""
+    if batch.kept is None:
+        return None
+    kept: Path = batch.targets[name].kept or batch.kept
+    if not _may_refuse(work, name):
+        return None
+    sync(kept)
+    detail = {
+        "kept": str(kept.relative_to(work.state)),
+        "before": gates.before[name].to_json(),
+        "nacks": list(gates.nacks[name]),
+        "records": a.records,
+    }
+    if work.window.needs_ordinals:
+        detail["seqs"] = _save_seqs(work, s, kept.parent / "seqs.npy")
+    return detail
+
+
+def _may_refuse(work: Work, name: str) -> bool:
+    destination = work.targets[name].stages(work.guarantee)
+    return destination is not None and destination.may_refuse
+
+
+def _save_seqs(work: Work, s: Snapshot, path: Path) -> str:
+    """Every seq of the batch in order: the input may be gone when a nack comes late and asks for its ordinal."""
+    import numpy as np
+
+    table = read(work, s, {record.SEQ}).rows.select(record.SEQ).toArrow()
+    np.save(path, np.sort(table.column(0).to_numpy()))
+    fs.fsync_file(path)
+    return str(path.relative_to(work.state))

@@ -1,51 +1,255 @@
-"""Step 3a, process: the processors of the lane as one plan. A processor gives columns; only this file touches rows.
+"""Step 3a, process: the processors of a lane, or of one destination, as one plan. Only this file and `stage.py` touch rows.
 
-Filtered rows are counted where they are dropped. Nothing runs yet.
+A flow carries record columns and, behind the first stage, an outcome: NULL for what is to be delivered, else the kind of a
+line aside (`engine/aside.py`). Filtered records leave the flow where they are counted. Nothing runs yet.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from penstock import record
-from penstock.engine.batch.context import Work
+from penstock.engine import aside
+from penstock.engine.batch.context import Guarantee, Work
+from penstock.engine.batch.read import with_defaults
+from penstock.engine.trap import trap
 from penstock.errors import Stop
-from penstock.native import Columns
-from penstock.record import Outcome, Shape
+from penstock.ledger import Snapshot
+from penstock.native import Columns, Where
+from penstock.plan.nodes import Node, Stage
+from penstock.plan.sql import columns_of
+from penstock.plan.sql.spark import spark_text
+from penstock.record import Shape
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation
+    from pyspark.sql import Column, DataFrame, Observation
 
 FILTERED = "filtered"
+_ERROR = "_error"  # struct<node, code, error>
+_FORM = "_form"  # the payload when it failed
 
 
 @dataclass(frozen=True)
-class Processed:
-    rows: DataFrame  # what is to be delivered
-    seen: Observation | None  # FILTERED; None when nothing can filter
+class Flow:
+    rows: DataFrame
+    shape: Shape
+    marked: bool = False  # has an outcome and lines aside
+    filtered: tuple[Observation, ...] = ()  # FILTERED; read them only after the job succeeded
+    ordered: bool = True  # partitions are in order; else there is a column that says
+    checked: bool = False  # nothing is in it that its destination can't hold
 
 
-def process(work: Work, rows: DataFrame) -> Processed:
+def uses(nodes: Sequence[Node]) -> set[str]:
+    """The record columns that processors look at or change."""
+    found: set[str] = set()
+    for node in nodes:
+        found |= node.processor.uses
+        if node.condition:
+            found |= columns_of(node.condition)
+    return found
+
+
+def process(
+    work: Work,
+    s: Snapshot,
+    flow: Flow,
+    stages: Sequence[Stage],
+    wanted: Collection[str],
+    *,
+    more: bool = False,
+    check: Check | None = None,
+) -> Flow:
+    """Runs the stages over a flow; `wanted` are the record columns that what follows looks at, and with `more` something
+    that follows may nack records too. `check` is done where the last stage is a Python stage."""
+    for i, stage in enumerate(stages):
+        later = [node for following in stages[i + 1 :] for node in following.nodes]
+        identity = _IDENTITY if later or more or (check and stage.where is Where.SPARK) else ()
+        columns = [c for c in record.COLUMNS if c in {record.AFTER, *wanted, *uses(later), *identity}]
+        keep = bool(later) or more
+        if stage.where is Where.SPARK:
+            flow = _spark(work, s, flow, stage, columns, keep_given=keep or check is not None)
+        else:
+            flow = _python(work, s, flow, stage, columns, keep_given=keep, check=None if later else check)
+    return flow
+
+
+_IDENTITY = (record.SEQ, record.PART)
+Check = tuple[str, Callable[[bytes | None], str | None]]
+
+
+def _python(
+    work: Work, s: Snapshot, flow: Flow, stage: Stage, returns: Sequence[str], *, keep_given: bool, check: Check | None
+) -> Flow:
+    from penstock.engine.python_stage import PythonStage
+
+    needed = {record.AFTER, record.SEQ, record.PART, *uses(stage.nodes), *returns}
+    internal = {record.OUTCOME, record.ASIDE, record.GIVEN, record.ORDER}
+    locate = work.source.locate(s.ranges)
+    function = PythonStage(
+        work.lane.source,
+        stage.nodes,
+        stage.given,
+        tuple(returns),
+        datetime.fromtimestamp(s.batch_time / 1000, UTC),
+        locate,
+        keep_given,
+        work.guarantee is Guarantee.AT_MOST_ONCE,
+        check,
+        not flow.ordered,
+    )
+    rows = flow.rows.select(*(c for c in flow.rows.columns if c in needed | internal))
+    out = rows.mapInArrow(function, function.ddl)
+    return replace(flow, rows=out, shape=stage.gives, marked=True, checked=check is not None)
+
+
+def _spark(work: Work, s: Snapshot, flow: Flow, stage: Stage, returns: Sequence[str], *, keep_given: bool) -> Flow:
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    if not work.processors:
-        return Processed(rows, None)
-    kept = F.col(record.OUTCOME).isNull()
-    rows = rows.withColumn(record.OUTCOME, F.lit(None).cast("string"))
-    for p in work.processors:
-        step = p.compile(Columns({c: F.col(c) for c in record.COLUMNS}, Shape.RAW))
-        if step is None:
-            raise Stop(f"The processor {p.processor_id} can't run on Spark columns", code="processor.unsupported")
-        changed = {c: F.when(kept, value).otherwise(F.col(c)) for c, value in step.set.items()}
-        if step.drop is not None:
-            filtered = F.lit(Outcome.FILTERED.value)
-            changed[record.OUTCOME] = F.when(kept & step.drop, filtered).otherwise(F.col(record.OUTCOME))
-        rows = rows.withColumns(changed)
+    needed = [c for c in record.COLUMNS if c in {record.AFTER, record.SEQ, record.PART, *uses(stage.nodes), *returns}]
+    rows = with_defaults(flow.rows, work, s, needed)
+    text = F.lit(None).cast("string")
+    fresh = {record.OUTCOME: text, record.ASIDE: text} if not flow.marked else {}
+    if record.GIVEN not in rows.columns:
+        fresh[record.GIVEN] = _form_json(rows, stage.given)
+    error = F.lit(None).cast("struct<node:string,code:string,error:string>")
+    rows = rows.withColumns({**fresh, _ERROR: error, _FORM: text})
+    shape = stage.given
+    for node in stage.nodes:
+        rows = _node(rows, node, shape)
+        shape = node.processor.gives(shape)
     # A condition that is always true must not let the optimiser throw the scan away, and the counts with it: the outcome
     # depends on something it can't know.
     rows = rows.withColumn(record.OUTCOME, F.when(F.spark_partition_id() >= 0, F.col(record.OUTCOME)))
     seen = Observation()
-    counted = rows.observe(seen, F.count(F.col(record.OUTCOME)).alias(FILTERED))
-    return Processed(counted.where(kept).drop(record.OUTCOME), seen)
+    rows = rows.observe(seen, F.count_if(F.col(record.OUTCOME) == FILTERED).alias(FILTERED))
+    rows = rows.where(F.col(record.OUTCOME).isNull() | (F.col(record.OUTCOME) != FILTERED))
+    new = (F.col(record.OUTCOME) == aside.DEAD) & F.col(record.ASIDE).isNull()
+    rows = rows.withColumn(record.ASIDE, F.when(new, _dead_line()).otherwise(F.col(record.ASIDE)))
+    order = [record.ORDER] if not flow.ordered else []
+    internal = [record.OUTCOME, record.ASIDE, *([record.GIVEN] if keep_given else []), *order]
+    return replace(
+        flow, rows=rows.select(*returns, *internal), shape=shape, marked=True, filtered=(*flow.filtered, seen)
+    )
+
+
+def _node(rows: DataFrame, node: Node, shape: Shape) -> DataFrame:
+    """One processor as columns. Whatever raises for a record costs that record."""
+    from pyspark.sql import functions as F
+
+    live = F.col(record.OUTCOME).isNull()
+    if node.condition:
+        condition = F.expr(spark_text(node.condition)).cast("boolean")
+        rows = rows.withColumn("_condition", F.when(live, trap(condition)))
+        raised = F.lit(f"the condition raised an error: {node.condition}")
+        rows = _kill(rows, live & F.col("_condition").isNull(), node.id, "processor.condition", raised, shape)
+        live = live & F.coalesce(F.col("_condition.value"), F.lit(False))
+    step = node.processor.compile(Columns({c: F.col(c) for c in rows.columns if c in record.COLUMNS}, shape))
+    if step is None:
+        raise Stop(f"The processor {node.id} can't run on Spark columns", code="processor.unsupported")
+    parts = {f"set_{name}": value for name, value in step.set.items()}
+    if step.drop is not None:
+        parts["drop"] = F.coalesce(step.drop, F.lit(False))
+    if step.reject is not None:
+        parts["reject"] = step.reject
+    if not parts:
+        return rows.drop("_condition")
+    rows = rows.withColumn("_step", F.when(live, trap(F.struct(*(value.alias(name) for name, value in parts.items())))))
+    raised = F.lit(f"an expression of {node.id} raised an error")
+    rows = rows.withColumn("_live", live)
+    rows = _kill(rows, F.col("_live") & F.col("_step").isNull(), node.id, "processor.expression", raised, shape)
+    if step.reject is not None:
+        why = F.col("_step.value.reject")
+        rows = _kill(rows, F.col("_live") & why.isNotNull(), node.id, "processor.rejected", why, shape)
+    ok = F.col("_live") & F.col(record.OUTCOME).isNull()
+    changed: dict[str, Column] = {}
+    for name in step.set:
+        value = F.col(f"_step.value.set_{name}")
+        same = rows.schema[name].dataType == rows.select(value.alias("v")).schema["v"].dataType
+        changed[name] = F.when(ok, value).otherwise(F.col(name)) if same else F.when(ok, value)
+    if step.drop is not None:
+        filtered = F.when(ok & F.col("_step.value.drop"), F.lit(FILTERED))
+        changed[record.OUTCOME] = filtered.otherwise(F.col(record.OUTCOME))
+    return rows.withColumns(changed).drop("_condition", "_step", "_live")
+
+
+def reject(rows: DataFrame, why: Column, node: str, code: str, shape: Shape) -> DataFrame:
+    """Marks records of a flow that a destination can't hold."""
+    from pyspark.sql import functions as F
+
+    if record.OUTCOME not in rows.columns:
+        text = F.lit(None).cast("string")
+        rows = rows.withColumns({record.OUTCOME: text, record.ASIDE: text})
+    if record.GIVEN not in rows.columns:
+        rows = rows.withColumn(record.GIVEN, _form_json(rows, shape))
+    error = F.lit(None).cast("struct<node:string,code:string,error:string>")
+    rows = rows.withColumns({_ERROR: error, _FORM: F.lit(None).cast("string")})
+    rows = _kill(rows, F.col(record.OUTCOME).isNull() & why.isNotNull(), node, code, why, shape)
+    new = (F.col(record.OUTCOME) == aside.DEAD) & F.col(record.ASIDE).isNull()
+    return rows.withColumn(record.ASIDE, F.when(new, _dead_line()).otherwise(F.col(record.ASIDE))).drop(_ERROR, _FORM)
+
+
+def _kill(rows: DataFrame, which: Column, node: str, code: str, why: Column, shape: Shape) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    error = F.struct(F.lit(node).alias("node"), F.lit(code).alias("code"), why.alias("error"))
+    return (
+        rows.withColumn("_which", which)
+        .withColumns(
+            {
+                record.OUTCOME: F.when(F.col("_which"), F.lit(aside.DEAD)).otherwise(F.col(record.OUTCOME)),
+                _ERROR: F.when(F.col("_which"), error).otherwise(F.col(_ERROR)),
+                _FORM: F.when(F.col("_which"), _form_json(rows, shape)).otherwise(F.col(_FORM)),
+            }
+        )
+        .drop("_which")
+    )
+
+
+def _form_json(rows: DataFrame, shape: Shape) -> Column:
+    """A record as JSON, in the spelling of `aside.form`."""
+    from pyspark.sql import functions as F
+
+    names = set(rows.columns)
+    fields = [_payload(record.AFTER, shape).alias("after")]
+    fields += [_payload(c, Shape.RAW).alias(c) for c in (record.BEFORE, record.KEY) if c in names]
+    fields += [_payload(c, Shape.RAW).alias(c) for c in (record.POSITION,) if c in names]
+    fields += [F.col(c) for c in (record.OPERATION, record.NAMESPACE, record.METADATA) if c in names]
+    return F.to_json(F.struct(*fields))
+
+
+def _payload(name: str, shape: Shape) -> Column:
+    from pyspark.sql import functions as F
+
+    value = F.col(name)
+    if shape is Shape.TYPED:
+        return F.when(value.isNotNull(), F.struct(value.alias("value")))
+    fine = F.is_valid_utf8(value.cast("string"))
+    return F.when(
+        value.isNotNull(),
+        F.struct(
+            F.when(fine, value.cast("string")).alias("text"),
+            F.when(~fine, F.base64(value.cast("binary"))).alias("base64"),
+        ),
+    )
+
+
+def _dead_line() -> Column:
+    """A dead letter in the spelling of `aside.Dead`. JSON inside JSON is put in as it is."""
+    from pyspark.sql import functions as F
+
+    head = F.to_json(
+        F.struct(
+            F.col(record.SEQ),
+            F.col(record.PART),
+            F.col(f"{_ERROR}.node"),
+            F.col(f"{_ERROR}.code"),
+            F.substring(F.col(f"{_ERROR}.error"), 1, aside.ERROR_CHARACTERS).alias("error"),
+            F.unix_millis(F.current_timestamp()).alias("at"),
+        )
+    )
+    tail = F.concat(F.lit(',"given":'), F.col(record.GIVEN), F.lit(',"form":'), F.col(_FORM), F.lit("}"))
+    return F.concat(F.substring(head, F.lit(1), F.length(head) - 1), tail)

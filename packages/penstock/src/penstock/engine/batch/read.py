@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from penstock import record
 from penstock.engine.batch.context import Work
 from penstock.ledger import Snapshot
+from penstock.ranges import Ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
@@ -17,31 +20,51 @@ RECORDS = "records"
 
 @dataclass(frozen=True)
 class Scan:
-    rows: DataFrame  # the record columns that are looked at
+    rows: DataFrame  # the record columns that the source gave, of those that are looked at
     seen: Observation  # RECORDS and the source's evidence; read it only after the job succeeded
 
 
-def read(work: Work, s: Snapshot) -> Scan:
+def read(work: Work, s: Snapshot, columns: Collection[str]) -> Scan:
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     work.source.recheck(s.ranges)
-    columns = set(record.COLUMNS) if work.processors else {record.AFTER}
-    frame = work.source.frame(work.spark, s.ranges, columns)
+    wanted = {*columns, record.SEQ} if s.ranges.cut else set(columns)
+    frame = work.source.frame(work.spark, s.ranges, wanted)
+    inside = _inside(s.ranges)
+    counted = F.count(F.lit(1)) if inside is None else F.count_if(inside)
     seen = Observation()
-    counts = [F.count(F.lit(1)).alias(RECORDS)]
-    counted = frame.observe(seen, *counts, *(c.alias(name) for name, c in work.source.evidence().items()))
-    missing = columns - set(frame.columns)
-    return Scan(counted.withColumns({c: v for c, v in _defaults(work.lane.source, s).items() if c in missing}), seen)
+    evidence = (c.alias(name) for name, c in work.source.evidence().items())
+    rows = frame.observe(seen, counted.alias(RECORDS), *evidence)
+    if inside is not None:
+        # Depends on something the optimiser can't know: a filter it could push into the scan would change what is counted.
+        rows = rows.where(inside & (F.spark_partition_id() >= 0))
+    return Scan(rows.select(*(c for c in frame.columns if c in wanted)), seen)
 
 
-def _defaults(source: str, s: Snapshot) -> dict[str, Column]:
-    """What a record has where its source says nothing. Time is the snapshot's, equal on every attempt."""
+def _inside(ranges: Ranges) -> Column | None:
+    """Which records count, where ranges were cut: seqs tell strands apart, so one stretch per cut is enough."""
+    from pyspark.sql import functions as F
+
+    seq = F.col(record.SEQ)
+    ordered = sorted(ranges, key=lambda r: r.base)
+    outside = []
+    for r, following in zip(ordered, [*ordered[1:], None], strict=True):
+        if r.low is not None:
+            outside.append((seq >= r.base) & (seq < r.low))
+        if r.high is not None:
+            end = (seq < following.base) if following is not None else F.lit(True)
+            outside.append((seq >= r.high) & end)
+    return ~reduce(lambda a, b: a | b, outside) if outside else None
+
+
+def with_defaults(rows: DataFrame, work: Work, s: Snapshot, columns: Collection[str]) -> DataFrame:
+    """Adds what a record has where its source says nothing. Time is the snapshot's, equal on every attempt."""
     from pyspark.sql import functions as F
 
     nothing = F.lit(None)
-    return {
-        record.SOURCE: F.lit(source),
+    defaults = {
+        record.SOURCE: F.lit(work.lane.source),
         record.SEQ: nothing.cast("long"),
         record.PART: F.lit(0),
         record.POSITION: nothing.cast("binary"),
@@ -54,3 +77,5 @@ def _defaults(source: str, s: Snapshot) -> dict[str, Column]:
         record.BEFORE: nothing.cast("binary"),
         record.AFTER: nothing.cast("binary"),
     }
+    missing = set(columns) - set(rows.columns)
+    return rows.withColumns({c: v for c, v in defaults.items() if c in missing}) if missing else rows

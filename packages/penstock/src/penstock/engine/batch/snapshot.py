@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.engine.batch.context import Work
+from penstock.engine.batch import at_most_once
+from penstock.engine.batch.context import Guarantee, Work
 from penstock.ledger import Attempt, Snapshot
 from penstock.ranges import Known
 from penstock.testing import faults
@@ -14,6 +15,12 @@ def take(work: Work, known: Known) -> tuple[Snapshot, Attempt] | None:
     if ranges is None:
         return None
     faults.reach("K1")
-    taken = work.ledger.take(work.lane, ranges)
+    known.took(ranges)
+    if work.guarantee is Guarantee.AT_MOST_ONCE and faults.safeguard("settle-first"):
+        s, attempt, acked = at_most_once.take(work, ranges)
+        for done in acked:
+            known.settled(done)
+    else:
+        s, attempt = work.ledger.take(work.lane, ranges, work.refs)
     faults.reach("K2")
-    return taken
+    return s, attempt

@@ -1,25 +1,182 @@
-"""Step 3b, stage: the jobs run here. Every destination writes its rows where nobody sees them."""
+"""Step 3b, stage: the jobs run here. Every destination's rows are written where nobody sees them, and with them the lines
+aside of their processors.
+
+| what is to be staged                                 | how                                                              |
+|------------------------------------------------------|------------------------------------------------------------------|
+| no processor, one destination                        | the destination stages the scan itself                           |
+| one destination that is written as lines             | one job for all outcomes, one folder each                        |
+| several destinations                                 | materialised once; then each as if it were alone                 |
+| a destination with another form                      | materialised, with its own processors applied; then it stages that |
+| a destination that can't stage, or need not          | materialised and kept; written when the batch is prepared        |
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from penstock.engine.batch.context import Work
+from penstock import fs, record
+from penstock.engine import aside
+from penstock.engine.batch.context import Target, Work
+from penstock.engine.batch.materialise import AsideFiles, Materialised, materialise, part_order
+from penstock.engine.batch.process import Flow, process, reject, uses
+from penstock.engine.batch.read import Scan, read, with_defaults
 from penstock.ledger import Attempt, Snapshot
-from penstock.native import Delivery, Staged
+from penstock.native import Delivery, ExactlyOnceDestination, Staged, Where
+from penstock.plan.nodes import Stage, stages
 from penstock.testing import faults
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Observation
+
+KEPT = "kept"  # in the manifest of a destination that is written after the prepare: the folder of its rows
 
 
-def stage(work: Work, s: Snapshot, attempt: Attempt, rows: DataFrame) -> dict[str, Staged]:
+@dataclass(frozen=True)
+class Part:
+    """What one chain of processors came to, besides its records."""
+
+    lines: AsideFiles | None = None
+    filtered: tuple[Observation, ...] = ()
+
+
+@dataclass(frozen=True)
+class StagedTarget:
+    staged: Staged
+    own: Part
+    kept: Path | None = None  # its rows as they were given to it
+
+
+@dataclass(frozen=True)
+class StagedBatch:
+    scan: Scan
+    common: Part
+    targets: Mapping[str, StagedTarget]
+    kept: Path | None  # the materialised batch, where nacks that come late find their records
+
+
+def stage(work: Work, s: Snapshot, attempt: Attempt) -> StagedBatch:
     faults.reach("stage")
-    attempt_id = attempt.id if faults.safeguard("attempt-names") else "attempt"
-    staged = {}
-    for name, target in work.targets.items():
-        d = Delivery(**asdict(work.delivery_id(s, name)), attempt=attempt.number, attempt_id=attempt_id, rows=rows)
-        staged[name] = target.destination.stage(d)
+    common = stages(work.nodes, work.source.shape)
+    shape = common[-1].gives if common else work.source.shape
+    own = {name: stages(t.nodes, shape) for name, t in work.targets.items()}
+    wanted = set(chain.from_iterable(_wanted(t) for t in work.targets.values()))
+    scan = read(work, s, _needed(work, s, [*common, *chain.from_iterable(own.values())], wanted))
+    flow = Flow(scan.rows, work.source.shape)
+    folder = work.workdir(s) / attempt.id
+    late = {name for name, t in work.targets.items() if _may_refuse(work, t)}
+    if len(work.targets) == 1 and not late:
+        [(name, target)] = work.targets.items()
+        check = (name, target.destination.unfit_payload)
+        flow = process(work, s, flow, (*common, *own[name]), _wanted(target), check=check)
+        staged = _stage_target(work, s, attempt, name, target, flow, folder / "own" / name)
+        result = StagedBatch(scan, Part(), {name: staged}, None)
+    else:
+        later = uses([node for st in chain.from_iterable(own.values()) for node in st.nodes])
+        flow = process(work, s, flow, common, wanted | later, more=bool(late) or any(own.values()))
+        flow = replace(flow, rows=with_defaults(flow.rows, work, s, {record.AFTER, record.SEQ, record.PART, *wanted}))
+        kept = materialise(work.spark, flow, flow.rows.columns, folder / "common")
+        targets = {}
+        for name, target in work.targets.items():
+            fresh = replace(kept.flow) if faults.safeguard("materialise") else flow
+            check = (name, target.destination.unfit_payload)
+            chained = process(work, s, fresh, own[name], _wanted(target), more=name in late, check=check)
+            targets[name] = _stage_target(work, s, attempt, name, target, chained, folder / "own" / name)
+        result = StagedBatch(scan, Part(kept.lines(), flow.filtered), targets, kept.folder if late else None)
     faults.reach("K6")
-    return staged
+    return result
+
+
+def _wanted(target: Target) -> frozenset[str]:
+    return target.destination.columns
+
+
+def _may_refuse(work: Work, target: Target) -> bool:
+    destination = target.stages(work.guarantee)
+    return destination is not None and destination.may_refuse
+
+
+def _needed(work: Work, s: Snapshot, chains: Sequence[Stage], wanted: Collection[str]) -> set[str]:
+    """The columns that are asked of the source. Where it can tell position and metadata from a seq, Python stages need
+    neither."""
+    located = {record.POSITION, record.METADATA} if work.source.locate(s.ranges) is not None else set()
+    identity = [record.SEQ, *([] if located else [record.POSITION])]
+    needed = {record.AFTER, *wanted, *(identity if chains else [])}
+    for st in chains:
+        needed |= uses(st.nodes) - (located if st.where is Where.PYTHON else set())
+    return needed
+
+
+def _stage_target(
+    work: Work, s: Snapshot, attempt: Attempt, name: str, target: Target, flow: Flow, folder: Path
+) -> StagedTarget:
+    from pyspark.sql import functions as F
+
+    attempt_id = attempt.id if faults.safeguard("attempt-names") else "attempt"
+    d = Delivery(**asdict(work.delivery_id(s, name)), attempt=attempt.number, attempt_id=attempt_id, shape=flow.shape)
+    destination = target.stages(work.guarantee)
+    columns = [c for c in record.COLUMNS if c in _wanted(target)]
+    if not flow.checked and (flow.marked or not flow.ordered):
+        unfit = target.destination.unfit({c: F.col(c) for c in record.COLUMNS if c in flow.rows.columns}, flow.shape)
+        if unfit is not None:
+            flow = replace(flow, rows=reject(flow.rows, unfit, name, "destination.unfit", flow.shape), marked=True)
+    if destination is not None and not flow.marked and flow.ordered:
+        rows = with_defaults(flow.rows, work, s, columns).select(*columns)
+        return StagedTarget(destination.stage(replace(d, rows=rows)), Part())
+    if destination is not None and (line := destination.lines({c: F.col(c) for c in columns})) is not None:
+        return _stage_lines(destination, d, replace(flow, rows=with_defaults(flow.rows, work, s, columns)), line)
+    part = Part()
+    if flow.marked or destination is None:
+        needed = [*columns, *(c for c in (record.SEQ, record.PART) if c not in columns)]
+        made = materialise(work.spark, replace(flow, rows=with_defaults(flow.rows, work, s, needed)), needed, folder)
+        part = Part(made.lines(), flow.filtered)
+        flow = made.flow
+        if destination is None:
+            return StagedTarget(_keep(work, made), part)
+    rows = with_defaults(flow.rows, work, s, columns)
+    order = [] if flow.ordered else [record.ORDER]
+    return StagedTarget(destination.stage(replace(d, rows=rows.select(*columns, *order), ordered=flow.ordered)), part)
+
+
+def _stage_lines(destination: ExactlyOnceDestination[Any], d: Delivery, flow: Flow, line: Any) -> StagedTarget:
+    """One job: every outcome in a folder of its own. Spark keeps a writer open for each, so nothing is sorted."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    outcome = F.col(record.OUTCOME) if flow.marked else F.lit(None).cast("string")
+    text = F.when(outcome.isNull(), line).otherwise(F.col(record.ASIDE)) if flow.marked else line
+    order = [] if flow.ordered else [F.col(record.ORDER)]
+    rows = flow.rows.select(
+        text.alias("value"), F.coalesce(outcome, F.lit(aside.DELIVERED)).alias(record.OUTCOME), *order
+    )
+    delivered = F.col(record.OUTCOME) == aside.DELIVERED
+    seen = Observation()
+    size = F.octet_length("value") + F.lit(1)
+    rows = rows.observe(seen, F.count_if(delivered).alias("rows"), F.sum(F.when(delivered, size)).alias("size"))
+    folder = destination.staging_folder(d)
+    names = [record.OUTCOME, *([] if flow.ordered else [record.ORDER])]
+    rows.write.partitionBy(*names).text(str(folder))
+    files = sorted(folder.glob(f"{record.OUTCOME}={aside.DELIVERED}/**/part-*"), key=part_order)
+    staged = destination.adopt(d, files, seen.get["rows"], seen.get["size"] or 0)
+    return StagedTarget(staged, Part(AsideFiles(folder, parquet=False), flow.filtered))
+
+
+def _keep(work: Work, made: Materialised) -> Staged:
+    """Rows that are written after the prepare: they have to be on disk by then."""
+    sync(made.folder)
+    manifest = {
+        KEPT: str(made.folder.relative_to(work.state)),
+        "schema": made.flow.rows.drop(record.ORDER).schema.json(),
+    }
+    return Staged(made.rows, 0, manifest)
+
+
+def sync(folder: Path) -> None:
+    """Everything under a folder is on disk when this returns, its own name included."""
+    for path in folder.rglob("*"):
+        (fs.fsync_folder if path.is_dir() else fs.fsync_file)(path)
+    fs.fsync_folder(folder)
+    fs.fsync_folder(folder.parent)

@@ -1,0 +1,1 @@
+"""`log`: writes every record to the engine's log and drops it. At least once: a line may come again after a crash."""

@@ -1,0 +1,36 @@
+"""Which record columns an expression names. Works for all of Spark SQL that sqlglot parses, in the subset or not."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.plan.sql.text import COLUMNS, parse_spark
+
+
+def columns_of(text: str) -> frozenset[str]:
+    """Names that are no columns of a record (functions, `batch_time`, a lambda's own) are left out."""
+    return frozenset(_heads(parse_spark(text))) & frozenset(COLUMNS)
+
+
+def _heads(tree: exp.Expression) -> set[str]:
+    found = set()
+    for node in tree.walk():
+        if isinstance(node, exp.Column):
+            head = node.parts[0].name
+        elif isinstance(node, exp.Dot) and isinstance(node.this, exp.Identifier):
+            head = node.this.name
+        else:
+            continue
+        if not _bound(node, head):
+            found.add(head)
+    return found
+
+
+def _bound(node: exp.Expression, name: str) -> bool:
+    """Whether a lambda around it has a parameter of this name."""
+    scope = node.find_ancestor(exp.Lambda)
+    while scope is not None:
+        if any(parameter.name == name for parameter in scope.expressions):
+            return True
+        scope = scope.find_ancestor(exp.Lambda)
+    return False

@@ -1,0 +1,16 @@
+"""The same text for Spark itself: only Conduit's spelling of references is changed."""
+
+from __future__ import annotations
+
+import re
+
+from penstock.plan.sql.text import _PARTS
+
+
+def spark_text(text: str) -> str:
+    """`.Payload.After.x` becomes `after.x`; strings, names in backticks and comments stay as they are."""
+
+    def change(match: re.Match[str]) -> str:
+        return match[0].rsplit(".", 1)[1].lower() if match["conduit"] else match[0]
+
+    return _PARTS.sub(change, text)

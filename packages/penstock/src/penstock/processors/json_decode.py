@@ -1,0 +1,98 @@
+"""`json.decode`: a raw payload becomes an object, exactly: integers of any size, no rounding. With `schema` it becomes typed.
+
+What is no JSON object is a nack. Without a schema it runs in Python with its neighbours; with one, in Spark, where what does
+not fit the schema is a nack too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from pydantic import Field, field_validator, model_validator
+
+from penstock import record
+from penstock.config import Settings
+from penstock.native import Columns, Processor, Record, Rejected, Shape, Step, Unsuitable, Where
+from penstock.plan.reference import Reference
+
+
+class JsonDecodeSettings(Settings):
+    field: str = Field(".Payload.After", description="What to decode: a payload, the key, or a field of an object.")
+    schema_: str | None = Field(
+        None,
+        alias="schema",
+        description="The fields as Spark writes them, e.g. `id STRING, n BIGINT`; the payload is typed then.",
+    )
+
+    @field_validator("field")
+    @classmethod
+    def _is_reference(cls, value: str) -> str:
+        if Reference.parse(value).root in ("metadata", "operation", "position"):
+            raise ValueError("must be a payload, the key, or a field of one")
+        return value
+
+    @model_validator(mode="after")
+    def _schema_of_the_payload(self) -> JsonDecodeSettings:
+        if self.schema_ is not None and Reference.parse(self.field) != Reference("after", ()):
+            raise ValueError("must decode `.Payload.After` when a `schema` is given")
+        return self
+
+
+class JsonDecode(Processor[JsonDecodeSettings]):
+    uses = frozenset({record.AFTER, record.BEFORE, record.KEY})
+
+    def __init__(self, settings: JsonDecodeSettings, processor_id: str) -> None:
+        super().__init__(settings, processor_id)
+        self.reference = Reference.parse(settings.field)
+        self.uses = frozenset({self.reference.root})  # type: ignore[misc]
+
+    def where(self, shape: Shape) -> Where:
+        if self.settings.schema_ is not None:
+            if shape is not Shape.RAW:
+                raise Unsuitable("a schema can be given only to a raw payload", "decode it once, with the schema")
+            return Where.SPARK
+        if shape is Shape.TYPED and self.reference.root == record.AFTER:
+            raise Unsuitable("the payload is typed already", "leave this processor out")
+        return Where.PYTHON
+
+    def gives(self, shape: Shape) -> Shape:
+        if self.reference != Reference("after", ()):
+            return shape
+        return Shape.TYPED if self.settings.schema_ is not None else Shape.OPEN
+
+    def apply(self, r: Record) -> Record:
+        self.reference.set(r, decode(self.reference.get(r)))
+        return r
+
+    def on_payload(self) -> Callable[[Any], Any] | None:
+        return decode if self.reference == Reference("after", ()) else None
+
+    def compile(self, columns: Columns) -> Step:
+        from pyspark.sql import functions as F
+
+        assert self.settings.schema_ is not None
+        after = columns.after.cast("string")
+        value = F.from_json(after, self.settings.schema_, {"mode": "FAILFAST"})
+        whole = F.when(F.is_valid_utf8(after), value)
+        return Step(
+            set={record.AFTER: whole}, reject=F.when(~F.is_valid_utf8(after), F.lit("the payload is not UTF-8"))
+        )
+
+
+_loads = msgspec.json.Decoder().decode
+
+
+def decode(value: Any) -> Any:
+    """Input that is structured already passes; nothing and `null` are no payload; text stays raw, as in Conduit."""
+    if value is None or isinstance(value, dict):
+        return value
+    if value == b"":
+        return None
+    found = _loads(value)
+    if type(found) is dict or found is None:
+        return found
+    if isinstance(found, str):
+        return found.encode()
+    raise Rejected(f"the payload is a JSON {type(found).__name__}, not an object", code="json.not-an-object")
