@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from bench import idle, text
+from bench import decode, fanout, idle, python, text
 
-BENCHMARKS = {"text": text.main, "idle": idle.main}
+BENCHMARKS = {
+    "text": text.main,
+    "decode": decode.main,
+    "python": python.main,
+    "fanout": fanout.main,
+    "idle": idle.main,
+}
 
 for name in sys.argv[1:] or BENCHMARKS:
     print(f"== {name}: {(sys.modules['bench.' + name].__doc__ or '').splitlines()[0]}", flush=True)

@@ -423,6 +423,8 @@ SPOILING = [
     ("format_number($a, $b)", "1, '#'", "1, '##.##.##;;'", "2, '#.0'"),
 ]
 
+Case = tuple[str, str, str, str]
+
 CODEGEN = {
     "compiled": {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "CODEGEN_ONLY"},
     "interpreted": {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"},
@@ -452,27 +454,33 @@ def _settings(lane: SparkSession, settings: dict[str, str]) -> Iterator[None]:
 
 
 class Table:
-    """The cases as one Parquet file of four records: good, bad, bad, good. Each case has columns of its own."""
+    """Cases as a Parquet file of four records: good, bad, bad, good. Each case has columns of its own."""
 
-    def __init__(self, lane: SparkSession, folder: Path, cases: list[tuple[str, str, str, str]]) -> None:
+    def __init__(self, lane: SparkSession, folder: Path, cases: list[Case]) -> None:
         names, self.expressions = ["r"], []
         for i, (text, *_) in enumerate(cases):
             names += [f"c{i}_{letter}" for letter in sorted(set(re.findall(r"\$([a-d])\b", text)))]
             self.expressions.append(re.sub(r"\$([a-d])\b", rf"c{i}_\1", text))
         records = [(good, bad, bad, other) for _, good, bad, other in cases]
         values = ", ".join(f"({r}, {', '.join(case[r] for case in records)})" for r in range(4))
-        for name, sketch in SKETCHES.items():
-            values = re.sub(rf"\b{name}\b", sketch, values)
-        lane.sql(f"SELECT * FROM VALUES {values}").toDF(*names).coalesce(1).write.parquet(str(folder / "table"))
-        self.rows = lane.read.parquet(str(folder / "table"))
+        lane.sql(f"SELECT * FROM VALUES {_sketches(values)}").toDF(*names).coalesce(1).write.parquet(str(folder))
+        self.rows = lane.read.parquet(str(folder))
 
-    def chunks(self, size: int) -> list[list[str]]:
-        return [self.expressions[i : i + size] for i in range(0, len(self.expressions), size)]
+
+def _sketches(text: str) -> str:
+    return re.sub(rf"\b({'|'.join(SKETCHES)})\b", lambda name: SKETCHES[name[0]], text)
+
+
+@pytest.fixture(scope="module")
+def tables(lane: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Table]:
+    """A dozen cases each: more, and the generated code is too long for Java."""
+    folder = tmp_path_factory.mktemp("trap")
+    return [Table(lane, folder / str(i), RAISING[i : i + 12]) for i in range(0, len(RAISING), 12)]
 
 
 @pytest.fixture(scope="module")
 def table(lane: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Table:
-    return Table(lane, tmp_path_factory.mktemp("trap"), RAISING)
+    return Table(lane, tmp_path_factory.mktemp("trap") / "one", RAISING[:1])
 
 
 def _expr(text: str) -> Column:
@@ -514,10 +522,11 @@ def test_each_expression_of_the_table_raises_without_the_trap(lane: SparkSession
 @pytest.mark.contract("C21", safeguard="trap")
 @pytest.mark.parametrize("mode", CODEGEN)
 def test_an_expression_that_raises_costs_one_record_and_the_next_keeps_its_value(
-    lane: SparkSession, table: Table, mode: str
+    lane: SparkSession, tables: list[Table], mode: str
 ) -> None:
     with _settings(lane, CODEGEN[mode]):
-        for chunk in table.chunks(12 if mode == "compiled" else 100):
+        for table in tables:
+            chunk = table.expressions
             n = len(chunk)
             bare = [_expr(text).alias(f"v{i}") for i, text in enumerate(chunk)]
             want = _texts(table.rows.where("r IN (0, 3)").select(*bare), [f"v{i}" for i in range(n)])
@@ -529,9 +538,10 @@ def test_an_expression_that_raises_costs_one_record_and_the_next_keeps_its_value
 
 
 @pytest.mark.parametrize("mode", CODEGEN)
-def test_the_trap_holds_in_a_filter(lane: SparkSession, table: Table, mode: str) -> None:
+def test_the_trap_holds_in_a_filter(lane: SparkSession, tables: list[Table], mode: str) -> None:
     with _settings(lane, CODEGEN[mode]):
-        for chunk in table.chunks(12 if mode == "compiled" else 100):
+        for table in tables:
+            chunk = table.expressions
             trapped = _trapped(table.rows, chunk)
             # a sum, so that no term is skipped because another one has decided
             nulls = " + ".join(f"CAST(t{i} IS NULL AS INT)" for i in range(len(chunk)))
@@ -620,8 +630,8 @@ def test_each_setting_is_needed(lane: SparkSession, table: Table, name: str, val
 
 
 @pytest.mark.parametrize("case", SPOILING, ids=lambda case: case[0].split("(")[0])
-def test_a_function_that_would_spoil_the_next_record_is_refused(lane: SparkSession, tmp_path: Path, case: Any) -> None:
-    table = Table(lane, tmp_path, [case])
+def test_a_function_that_would_spoil_the_next_record_is_refused(lane: SparkSession, tmp_path: Path, case: Case) -> None:
+    table = Table(lane, tmp_path / "t", [case])
     value = _expr(table.expressions[0])
     with pytest.raises(Stop, match=case[0].split("(")[0]):
         trap.trap(value)

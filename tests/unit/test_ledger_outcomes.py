@@ -496,6 +496,15 @@ def test_a_delivery_that_stops_at_its_first_record_acks_nothing(ledger: Ledger) 
     assert [seqs(r) for r in ledger.done(s, "out", {}, 10, frontier)] == [list(range(10))]
 
 
+def test_a_delivery_that_stops_earlier_than_before_acks_nothing_twice(ledger: Ledger) -> None:
+    s = take(ledger)
+    ledger.prepare(s, 10, [delivery()])
+    assert hold(ledger, s, 6) == list(range(6))
+    assert hold(ledger, s, 3) is None
+    assert hold(ledger, s, 8) == [6, 7]
+    assert [seqs(r) for r in ledger.done(s, "out", {}, 10, frontier)] == [[8, 9]]
+
+
 def test_nothing_is_acked_while_another_delivery_is_under_way(ledger: Ledger) -> None:
     s = take(ledger)
     ledger.prepare(s, 10, [delivery(), delivery("two"), delivery("dlq", Kind.DLQ)])
@@ -516,9 +525,6 @@ def test_nothing_is_acked_while_a_batch_before_it_is_not_done(ledger: Ledger) ->
     assert hold(ledger, s, 14) == [10, 11, 12, 13]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Ledger.hold_delivery looks for unfinished batches before it, not for unacked ones"
-)
 def test_nothing_is_acked_while_a_batch_before_it_is_done_and_not_acked(ledger: Ledger) -> None:
     before, s = take(ledger), take(ledger, 10, "b")
     for one in (before, s):
@@ -549,9 +555,6 @@ def test_the_dead_letter_that_ends_a_hold_takes_its_place(ledger: Ledger) -> Non
     assert totals(ledger) == {"delivered": 8, "dead_lettered": 1}
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Ledger._hold forgets every held record of the lane, the other destination's too"
-)
 def test_two_deliveries_that_stop_are_both_held(ledger: Ledger) -> None:
     s = take(ledger)
     ledger.prepare(s, 10, [delivery(), delivery("two")])
@@ -567,12 +570,7 @@ def test_two_deliveries_that_stop_are_both_held(ledger: Ledger) -> None:
     "order",
     [
         ("two", "out"),
-        pytest.param(
-            ("out", "two"),
-            marks=pytest.mark.xfail(
-                strict=True, reason="Ledger.hold_delivery takes a delivery that stopped earlier for done"
-            ),
-        ),
+        ("out", "two"),
     ],
 )
 def test_of_two_deliveries_that_stop_the_one_that_came_less_far_decides(ledger: Ledger, order: tuple[str, ...]) -> None:
@@ -621,7 +619,6 @@ def test_a_delivery_given_up_twice_is_discarded_once(ledger: Ledger) -> None:
     assert totals(ledger) == {"discarded": 10}
 
 
-@pytest.mark.xfail(strict=True, reason="Ledger.abandon is two transactions: the audit stays when the rest is refused")
 def test_what_was_not_given_up_is_not_written_down(ledger: Ledger) -> None:
     s = take(ledger)
     before = dump(ledger)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, overload
 
 Json = Any  # what json.loads returns
@@ -82,7 +83,7 @@ class Ranges(Sequence[Range]):
         before: list[Range] = []
         after: list[Range] = []
         ordered = sorted(self.items, key=lambda r: r.base)
-        for r, following in zip(ordered, [*ordered[1:], None], strict=True):
+        for r, following in zip_longest(ordered, ordered[1:]):
             if at <= (r.base if r.low is None else r.low):
                 after.append(r)
             elif (following is not None and following.base <= at) or (r.high is not None and r.high <= at):

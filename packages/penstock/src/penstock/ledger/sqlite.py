@@ -183,6 +183,7 @@ class Ledger(Database):
         """Gives up an unprepared snapshot whose input changed; its strands are taken anew."""
         with self._write("dropped snapshot") as db:
             self._leave_open(db, s, State.DROPPED)
+            self._hold(db, s, None)
             db.execute("DELETE FROM strand WHERE lane = ? AND batch = ?", (s.lane, s.batch))
 
     def _leave_open(self, db: sqlite3.Connection, s: Snapshot, state: State) -> None:
@@ -197,16 +198,24 @@ class Ledger(Database):
     ) -> list[Snapshot]:
         """Two smaller batches stand for an unprepared one. What waits behind it gets later numbers, so that the order of
         numbers stays the order of records."""
+        if not first or not second:
+            raise LedgerError(f"Batch {s.batch} can't be split into itself and nothing", code="ledger.split")
         with self._write("split") as db:
             self._leave_open(db, s, State.SPLIT)
+            if db.execute(
+                "SELECT 1 FROM snapshot WHERE lane = ? AND batch > ? AND state IN ('prepared', 'done', 'taken')",
+                (s.lane, s.batch),
+            ).fetchone():
+                raise LedgerError(f"A batch after {s.batch} is prepared, so it can't be split", code="ledger.prepared")
             (number,) = db.execute("SELECT next_batch FROM lane WHERE id = ?", (s.lane,)).fetchone()
-            halves = []
+            halves: list[Snapshot] = []
             for ranges in (first, second):
                 half = Snapshot(s.lane, number, s.epoch, State.OPEN, ranges, s.batch_time, s.batch, reason)
                 self._insert_snapshot(db, half)
+                took = halves[0].batch if halves else s.batch  # a strand in both halves belongs to the second
                 db.executemany(
                     "UPDATE strand SET batch = ? WHERE lane = ? AND name = ? AND batch IN (?, ?)",
-                    ((number, s.lane, r.strand, s.batch, number - 1) for r in ranges),
+                    ((number, s.lane, r.strand, s.batch, took) for r in ranges),
                 )
                 halves.append(half)
                 number += 1
@@ -215,11 +224,12 @@ class Ledger(Database):
                 (s.lane, s.batch, halves[0].batch),
             ).fetchall()
             for (old,) in waiting:
-                for table in ("snapshot", "attempt", "strand"):
+                for table in ("snapshot", "attempt", "strand", "nack"):
                     db.execute(f"UPDATE {table} SET batch = ? WHERE lane = ? AND batch = ?", (number, s.lane, old))
                 number += 1
             db.execute("UPDATE lane SET next_batch = ? WHERE id = ?", (number, s.lane))
-            self._hold(db, s, held)
+            self._hold(db, s, None)
+            self._hold(db, halves[1], held)
         return halves
 
     def hold(self, s: Snapshot, held: Nack) -> None:
@@ -228,7 +238,8 @@ class Ledger(Database):
             self._hold(db, s, held)
 
     def _hold(self, db: sqlite3.Connection, s: Snapshot, held: Nack | None) -> None:
-        db.execute("DELETE FROM nack WHERE lane = ? AND state = 'held'", (s.lane,))
+        """A batch holds at most one record, until it is tried again."""
+        db.execute("DELETE FROM nack WHERE lane = ? AND state = 'held' AND batch = ?", (s.lane, s.batch))
         if held is not None:
             self._insert_nacks(db, s, [held])
 
@@ -270,10 +281,12 @@ class Ledger(Database):
     ) -> None:
         """The point of no return: from here on the batch is only rolled forward. Nacks and gates are saved with it."""
         with self._write("prepare") as db:
-            db.execute(
-                "UPDATE snapshot SET state = 'prepared', records = ? WHERE lane = ? AND batch = ?",
+            changed = db.execute(
+                "UPDATE snapshot SET state = 'prepared', records = ? WHERE lane = ? AND batch = ? AND state = 'open'",
                 (records, s.lane, s.batch),
-            )
+            ).rowcount
+            if changed != 1:
+                raise LedgerError(f"Batch {s.batch} is not open and can't be prepared", code="ledger.prepared")
             self._insert_deliveries(db, s, deliveries)
             self._hold(db, s, None)
             self._insert_nacks(db, s, nacks)
@@ -346,33 +359,47 @@ class Ledger(Database):
         `frontier(acked, batches)` gives the batch up to which everything is settled, from the last one and what is known
         of the batches after it (number → all its deliveries are done).
         """
-        late = late or Late()
         with self._write("done") as db:
-            changed = db.execute(
-                "UPDATE delivery SET state = 'done', receipt = ?, held = NULL"
-                " WHERE lane = ? AND batch = ? AND destination = ? AND state = 'prepared'",
-                (_json(receipt), s.lane, s.batch, destination),
-            ).rowcount
-            if changed:
-                self._add_up(db, s, destination, written, len({(n.seq, n.part) for n in late.nacks}), discarded)
-                db.execute(
-                    "DELETE FROM nack WHERE lane = ? AND state = 'held' AND batch = ? AND destination = ?",
-                    (s.lane, s.batch, destination),
-                )
-                self._insert_nacks(db, s, late.nacks)
-                self._insert_deliveries(db, s, late.deliveries)
-                self._save_rings(db, s.lane, {destination: late.ring} if late.ring else {})
-            (pending,) = db.execute(
-                "SELECT count(*) FROM delivery WHERE lane = ? AND batch = ? AND state = 'prepared'", (s.lane, s.batch)
-            ).fetchone()
-            if db.execute(
-                "SELECT 1 FROM snapshot WHERE lane = ? AND batch = ? AND state = 'open'", (s.lane, s.batch)
-            ).fetchone():
-                raise LedgerError(f"Batch {s.batch} is not prepared and can't be done", code="ledger.prepared")
-            settled: list[Ranges] = []
-            if not pending:
-                self._finish(db, s)
-                settled = self._advance(db, s.lane, frontier) if settle else []
+            return self._done(db, s, destination, receipt, written, frontier, late or Late(), discarded, settle)
+
+    def _done(
+        self,
+        db: sqlite3.Connection,
+        s: Snapshot,
+        destination: str,
+        receipt: Any,
+        written: int,
+        frontier: Frontier,
+        late: Late,
+        discarded: int,
+        settle: bool,
+    ) -> list[Ranges]:
+        changed = db.execute(
+            "UPDATE delivery SET state = 'done', receipt = ?, held = NULL"
+            " WHERE lane = ? AND batch = ? AND destination = ? AND state = 'prepared'",
+            (_json(receipt), s.lane, s.batch, destination),
+        ).rowcount
+        if changed:
+            self._add_up(db, s, destination, written, len({(n.seq, n.part) for n in late.nacks}), discarded)
+            db.execute(
+                "DELETE FROM nack WHERE lane = ? AND state = 'held' AND batch = ? AND destination = ?",
+                (s.lane, s.batch, destination),
+            )
+            self._insert_nacks(db, s, late.nacks)
+            self._insert_deliveries(db, s, late.deliveries)
+            self._save_rings(db, s.lane, {destination: late.ring} if late.ring else {})
+        (pending,) = db.execute(
+            "SELECT count(*) FROM delivery WHERE lane = ? AND batch = ? AND state = 'prepared'", (s.lane, s.batch)
+        ).fetchone()
+        if not db.execute(
+            "SELECT 1 FROM snapshot WHERE lane = ? AND batch = ? AND state IN ('prepared', 'done')",
+            (s.lane, s.batch),
+        ).fetchone():
+            raise LedgerError(f"Batch {s.batch} is not prepared and can't be done", code="ledger.prepared")
+        settled: list[Ranges] = []
+        if not pending:
+            self._finish(db, s)
+            settled = self._advance(db, s.lane, frontier) if settle else []
         return settled
 
     def _add_up(
@@ -440,17 +467,21 @@ class Ledger(Database):
                 "UPDATE delivery SET held = ? WHERE lane = ? AND batch = ? AND destination = ?",
                 (_json(detail), s.lane, s.batch, destination),
             )
-            self._hold(db, s, held)
+            db.execute(
+                "DELETE FROM nack WHERE lane = ? AND state = 'held' AND batch = ? AND destination = ?",
+                (s.lane, s.batch, destination),
+            )
+            self._insert_nacks(db, s, [held])
             (others,) = db.execute(
-                "SELECT count(*) FROM delivery WHERE lane = ? AND batch = ? AND state = 'prepared' AND held IS NULL",
-                (s.lane, s.batch),
+                "SELECT count(*) FROM delivery WHERE lane = ? AND batch = ? AND state = 'prepared' AND destination != ?",
+                (s.lane, s.batch, destination),
             ).fetchone()
             (acked_to, acked) = db.execute(
                 "SELECT s.acked_to, l.acked_batch FROM snapshot s JOIN lane l ON l.id = s.lane WHERE s.lane = ? AND s.batch = ?",
                 (s.lane, s.batch),
             ).fetchone()
             first = db.execute(
-                "SELECT count(*) FROM snapshot WHERE lane = ? AND batch > ? AND batch < ? AND state IN ('open', 'prepared')",
+                "SELECT count(*) FROM snapshot WHERE lane = ? AND batch > ? AND batch < ? AND state NOT IN ('dropped', 'split')",
                 (s.lane, acked, s.batch),
             ).fetchone() == (0,)
             if others or not first or (acked_to is not None and acked_to >= settled_to):
@@ -464,7 +495,8 @@ class Ledger(Database):
         with self._write("audit") as db:
             detail = {"batch": s.batch, "destination": destination, "records": rows}
             db.execute("INSERT INTO audit VALUES (?, ?, 'abandon', ?)", (_now(), pipeline, _json(detail)))
-        return self.done(s, destination, {"written": 0, "discarded": rows}, 0, frontier, discarded=rows)
+            receipt = {"written": 0, "discarded": rows}
+            return self._done(db, s, destination, receipt, 0, frontier, Late(), rows, True)
 
     def unacked(self, lane: int) -> list[Snapshot]:
         """Batches that are done and behind the frontier's reach only because nobody has raised it yet."""

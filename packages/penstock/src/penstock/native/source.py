@@ -22,6 +22,7 @@ class NativeSource(Generic[S]):
 
     packages: ClassVar[Mapping[str, str]] = {}  # Spark minor version → package coordinates this source needs
     shape: Shape = Shape.RAW  # of the payloads that `frame` gives
+    lines: bool = False  # each payload is one line of text: it need not be looked at again before it is written as one
 
     def __init__(self, settings: S, source_id: str) -> None:
         """Called before Spark is there. No I/O."""

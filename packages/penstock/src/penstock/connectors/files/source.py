@@ -43,6 +43,8 @@ COUNT_LIMIT = 2 * 1024**3  # bytes that `count` is willing to read
 
 
 class FilesSource(NativeSource[FilesSourceSettings]):
+    lines = True
+
     def __init__(self, settings: FilesSourceSettings, source_id: str) -> None:
         super().__init__(settings, source_id)
         self._listing = Listing(Path(os.path.abspath(settings.path)), settings.settle)

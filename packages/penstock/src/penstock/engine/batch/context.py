@@ -79,6 +79,7 @@ class Work:
     handlers: tuple[Callable[[Outcomes], None], ...] = ()
     finish_gone: bool = False  # finish what is prepared for destinations that are gone
     abandon: Collection[str] = field(default_factory=tuple)  # or give it up
+    rehearsed: set[str] = field(default_factory=set)  # processors whose expressions Spark has tried on no record
 
     def delivery_id(self, s: Snapshot, destination: str) -> DeliveryId:
         lane = self.lane

@@ -83,7 +83,8 @@ class LateNacks:
         letter = self._stopping_letter()
         nack = letter.nack(state=NackState.HELD, record=letter.json())
         detail = {"seq": letter.dead.seq, "part": letter.dead.part, "error": letter.dead.error}
-        return self._work.ledger.hold_delivery(self._s, self._p.destination, nack, letter.dead.seq, detail)
+        settled_to = min(seq for seq, _ in self._refused)  # what was refused with room is saved only when it is done
+        return self._work.ledger.hold_delivery(self._s, self._p.destination, nack, settled_to, detail)
 
     def closed(self) -> GateClosed:
         return GateClosed(self._stopping_letter(), self._window)

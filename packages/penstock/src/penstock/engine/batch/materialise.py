@@ -68,7 +68,9 @@ def materialise(spark: SparkSession, flow: Flow, columns: Sequence[str], folder:
     rows = rows.observe(seen, F.count_if(F.col(record.OUTCOME) == aside.DELIVERED).alias(_ROWS))
     rows.write.partitionBy(record.OUTCOME).option("compression", "uncompressed").parquet(str(folder))
     schema = rows.select(*kept).schema
-    return Materialised(folder, seen.get[_ROWS], Flow(reread(spark, folder, schema), flow.shape, ordered=False))
+    return Materialised(
+        folder, seen.get[_ROWS], Flow(reread(spark, folder, schema), flow.shape, ordered=False, checked=flow.checked)
+    )
 
 
 def reread(spark: SparkSession, folder: Path, schema: StructType) -> DataFrame:

@@ -15,7 +15,7 @@ from penstock import record
 from penstock.engine import aside
 from penstock.engine.batch.context import Guarantee, Work
 from penstock.engine.batch.read import with_defaults
-from penstock.engine.trap import trap
+from penstock.engine.trap import rehearse, trap
 from penstock.errors import Stop
 from penstock.ledger import Snapshot
 from penstock.native import Columns, Where
@@ -119,7 +119,8 @@ def _spark(work: Work, s: Snapshot, flow: Flow, stage: Stage, returns: Sequence[
     rows = rows.withColumns({**fresh, _ERROR: error, _FORM: text})
     shape = stage.given
     for node in stage.nodes:
-        rows = _node(rows, node, shape)
+        rows = _node(rows, node, shape, rehearsal=node.id not in work.rehearsed)
+        work.rehearsed.add(node.id)
         shape = node.processor.gives(shape)
     # A condition that is always true must not let the optimiser throw the scan away, and the counts with it: the outcome
     # depends on something it can't know.
@@ -131,18 +132,21 @@ def _spark(work: Work, s: Snapshot, flow: Flow, stage: Stage, returns: Sequence[
     rows = rows.withColumn(record.ASIDE, F.when(new, _dead_line()).otherwise(F.col(record.ASIDE)))
     order = [record.ORDER] if not flow.ordered else []
     internal = [record.OUTCOME, record.ASIDE, *([record.GIVEN] if keep_given else []), *order]
-    return replace(
-        flow, rows=rows.select(*returns, *internal), shape=shape, marked=True, filtered=(*flow.filtered, seen)
-    )
+    out = rows.select(*returns, *internal)
+    changed = any(record.AFTER in node.processor.uses for node in stage.nodes)
+    checked = flow.checked and not changed
+    return replace(flow, rows=out, shape=shape, marked=True, filtered=(*flow.filtered, seen), checked=checked)
 
 
-def _node(rows: DataFrame, node: Node, shape: Shape) -> DataFrame:
-    """One processor as columns. Whatever raises for a record costs that record."""
+def _node(rows: DataFrame, node: Node, shape: Shape, *, rehearsal: bool) -> DataFrame:
+    """One processor as columns. Whatever raises for a record costs that record; what raises for every one is found first."""
     from pyspark.sql import functions as F
 
     live = F.col(record.OUTCOME).isNull()
     if node.condition:
         condition = F.expr(spark_text(node.condition)).cast("boolean")
+        if rehearsal:
+            rehearse(rows, condition)
         rows = rows.withColumn("_condition", F.when(live, trap(condition)))
         raised = F.lit(f"the condition raised an error: {node.condition}")
         rows = _kill(rows, live & F.col("_condition").isNull(), node.id, "processor.condition", raised, shape)
@@ -157,7 +161,10 @@ def _node(rows: DataFrame, node: Node, shape: Shape) -> DataFrame:
         parts["reject"] = step.reject
     if not parts:
         return rows.drop("_condition")
-    rows = rows.withColumn("_step", F.when(live, trap(F.struct(*(value.alias(name) for name, value in parts.items())))))
+    step_value = F.struct(*(value.alias(name) for name, value in parts.items()))
+    if rehearsal:
+        rehearse(rows, step_value)
+    rows = rows.withColumn("_step", F.when(live, trap(step_value)))
     raised = F.lit(f"an expression of {node.id} raised an error")
     rows = rows.withColumn("_live", live)
     rows = _kill(rows, F.col("_live") & F.col("_step").isNull(), node.id, "processor.expression", raised, shape)

@@ -22,7 +22,7 @@ from penstock import fs, record
 from penstock.engine import aside
 from penstock.engine.batch.context import Target, Work
 from penstock.engine.batch.materialise import AsideFiles, Materialised, materialise, part_order
-from penstock.engine.batch.process import Flow, process, reject, uses
+from penstock.engine.batch.process import Check, Flow, process, reject, uses
 from penstock.engine.batch.read import Scan, read, with_defaults
 from penstock.ledger import Attempt, Snapshot
 from penstock.native import Delivery, ExactlyOnceDestination, Staged, Where
@@ -65,7 +65,7 @@ def stage(work: Work, s: Snapshot, attempt: Attempt) -> StagedBatch:
     own = {name: stages(t.nodes, shape) for name, t in work.targets.items()}
     wanted = set(chain.from_iterable(_wanted(t) for t in work.targets.values()))
     scan = read(work, s, _needed(work, s, [*common, *chain.from_iterable(own.values())], wanted))
-    flow = Flow(scan.rows, work.source.shape)
+    flow = Flow(scan.rows, work.source.shape, checked=work.source.lines)
     folder = work.workdir(s) / attempt.id
     late = {name for name, t in work.targets.items() if _may_refuse(work, t)}
     if len(work.targets) == 1 and not late:
@@ -76,7 +76,8 @@ def stage(work: Work, s: Snapshot, attempt: Attempt) -> StagedBatch:
         result = StagedBatch(scan, Part(), {name: staged}, None)
     else:
         later = uses([node for st in chain.from_iterable(own.values()) for node in st.nodes])
-        flow = process(work, s, flow, common, wanted | later, more=bool(late) or any(own.values()))
+        shared = _shared_check(work, common) if not late and not any(own.values()) else None
+        flow = process(work, s, flow, common, wanted | later, more=shared is None, check=shared)
         flow = replace(flow, rows=with_defaults(flow.rows, work, s, {record.AFTER, record.SEQ, record.PART, *wanted}))
         kept = materialise(work.spark, flow, flow.rows.columns, folder / "common")
         targets = {}
@@ -88,6 +89,14 @@ def stage(work: Work, s: Snapshot, attempt: Attempt) -> StagedBatch:
         result = StagedBatch(scan, Part(kept.lines(), flow.filtered), targets, kept.folder if late else None)
     faults.reach("K6")
     return result
+
+
+def _shared_check(work: Work, common: Sequence[Stage]) -> Check | None:
+    """What none of the destinations can hold, where the last common stage can look: nothing need be carried along then."""
+    checks = {target.destination.unfit_payload for target in work.targets.values()}
+    if len(checks) != 1 or not common or common[-1].where is not Where.PYTHON:
+        return None
+    return ", ".join(work.targets), checks.pop()
 
 
 def _wanted(target: Target) -> frozenset[str]:
@@ -119,7 +128,7 @@ def _stage_target(
     d = Delivery(**asdict(work.delivery_id(s, name)), attempt=attempt.number, attempt_id=attempt_id, shape=flow.shape)
     destination = target.stages(work.guarantee)
     columns = [c for c in record.COLUMNS if c in _wanted(target)]
-    if not flow.checked and (flow.marked or not flow.ordered):
+    if not flow.checked:
         unfit = target.destination.unfit({c: F.col(c) for c in record.COLUMNS if c in flow.rows.columns}, flow.shape)
         if unfit is not None:
             flow = replace(flow, rows=reject(flow.rows, unfit, name, "destination.unfit", flow.shape), marked=True)
