@@ -55,6 +55,8 @@ def test_a_batch_keeps_its_hash_over_attempts_processes_and_changed_code(case: C
         ended = case.run(kill_at="K6")
         assert ended.killed == (n % 2 == 0), ended.err
         hashes |= {p.name for p in (case.out / "_penstock" / "p.in").iterdir() if p.is_dir()}
+    case.processors = ""
+    case.configure()
     case.finish()
     [(stored,)] = case.rows("SELECT hash FROM delivery")
     assert hashes == {stored}

@@ -17,10 +17,22 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock import DROP, Pipeline, Record, Reject
-from penstock.native import DeliveryId, ExactlyOnceDestination, NativeDestination, Receipt, Refusal, Refuse, Staged
+from penstock import DROP, Pipeline, Record, Reject, processor
+from penstock.connectors.files.settings import FilesSourceSettings
+from penstock.connectors.files.source import FilesSource
+from penstock.native import (
+    DeliveryId,
+    ExactlyOnceDestination,
+    NativeDestination,
+    Ranges,
+    Receipt,
+    Refusal,
+    Refuse,
+    Staged,
+)
 from penstock.native.delivery import Delivery
 from tests.support.oracle import outputs
 
@@ -323,3 +335,107 @@ def three_destinations(root: str) -> list[Pipeline]:
 
 def drop_all(r: Record) -> Any:
     return DROP
+
+
+# -- a processor that decides differently at another attempt ------------------------------------------------------------------
+
+
+def fickle(root: str) -> list[Pipeline]:
+    """Rejects record 5 as long as a file is there (or, with the file `reverse`, as long as it is not)."""
+    folder = Path(root)
+    marker, reverse = folder / "fails", (folder / "reverse").exists()
+
+    def f(r: Record) -> Any:
+        assert isinstance(r.after, dict)
+        return Reject("not now") if r.after["n"] == 5 and marker.exists() != reverse else r
+
+    return [
+        Pipeline("p")
+        .source("in", "files", path=folder / "in")
+        .processor("decode", "json.decode")
+        .processor("fickle", f)
+        .processor("encode", "json.encode")
+        .destination("out", "files", path=folder / "out")
+        .dead_letter_queue(window=0)
+    ]
+
+
+# -- batches that kill --------------------------------------------------------------------------------------------------------
+
+
+def aborts(r: Record) -> Record:
+    assert isinstance(r.after, dict)
+    if r.after["id"] == "f00000:4321":
+        os.abort()
+    return r
+
+
+def aborting(root: str) -> list[Pipeline]:
+    folder = Path(root)
+    return [
+        Pipeline("p")
+        .source("in", "files", path=folder / "in")
+        .processor("decode", "json.decode")
+        .processor("abort", aborts)
+        .processor("encode", "json.encode")
+        .destination("out", "files", path=folder / "out")
+        .dead_letter_queue(window=0)
+    ]
+
+
+# -- every kind of processor ----------------------------------------------------------------------------------------------------
+
+
+@processor(batch=True)
+def touch_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def every_kind(root: str) -> list[Pipeline]:
+    """Spark stages, Python stages of records and of batches, destinations with processors of their own."""
+    folder = Path(root)
+    return [
+        Pipeline("p")
+        .source("in", "files", path=folder / "in", batch={"max-files": 20})
+        .processor("raw", "filter", condition="after like '%\"n\": 13}'")
+        .processor("batch", touch_batch)
+        .processor("decode", "json.decode")
+        .processor("python", stamp)
+        .processor("set", "field.set", field=".Payload.After.region", value="eu")
+        .processor("sql", "sql", expression="after.n * 2", field=".Payload.After.twice")
+        .processor("encode", "json.encode")
+        .processor("typed", "json.decode", schema="id STRING, n BIGINT, stamp DOUBLE, region STRING, twice BIGINT")
+        .processor("again", "json.encode")
+        .destination("one", "files", path=folder / "one")
+        .destination("two", "files", path=folder / "two")
+        .processor("own", "filter", condition="after like '%:17\"%'", on="two")
+    ]
+
+
+def refusing_with_some_room(root: str) -> list[Pipeline]:
+    return refusing(root, window=5, threshold=1)
+
+
+class RecordingSource(FilesSource):
+    """Appends to a file what is acked, cut or whole."""
+
+    record: Path
+
+    def acked(self, ranges: Ranges) -> tuple[str, ...]:
+        with self.record.open("a") as f:
+            for r in ranges:
+                low, high = ("cut" if x is not None else None for x in (r.low, r.high))
+                f.write(f"{Path(r.strand).name} {low} {high}\n")
+        return ()
+
+
+def refusing_and_recording(root: str) -> list[Pipeline]:
+    folder = Path(root)
+    source = RecordingSource(FilesSourceSettings(path=str(folder / "in")), "in")
+    source.record = folder / "acks.txt"
+    return [
+        Pipeline("p")
+        .source("in", source)
+        .destination("one", "files", path=folder / "one")
+        .destination("two", Refusing(folder / "two", "two"))
+    ]

@@ -42,6 +42,8 @@ class Spec:
     pipeline: str | None = None  # module:function that returns Pipelines, instead of files in `arguments`
     state: str | None = None  # with `gateway` or `pipeline`
     deadline: float = 30.0  # likewise
+    finish: bool = False  # likewise, as --finish
+    abandon: tuple[str, ...] = ()  # likewise, as --abandon
 
     def write(self, path: Path) -> Path:
         path.write_text(json.dumps(asdict(self)))
@@ -50,7 +52,7 @@ class Spec:
     @classmethod
     def read(cls, path: str) -> Spec:
         value = json.loads(Path(path).read_text())
-        for name in ("arguments", "off"):
+        for name in ("arguments", "off", "abandon"):
             value[name] = tuple(value[name])
         return cls(**{**value, "gateway": value["gateway"] and tuple(value["gateway"])})
 
@@ -139,7 +141,8 @@ def main(spec: Spec) -> None:
         signal.signal(signal.SIGTERM, lambda *_: engine.stop.request())
 
     once = "--once" in spec.arguments
-    summary = run(pipelines, spark=session, once=once, state=spec.state, started=started, deadline=spec.deadline)
+    options: dict[str, Any] = {"deadline": spec.deadline, "finish": spec.finish, "abandon": spec.abandon}
+    summary = run(pipelines, spark=session, once=once, state=spec.state, started=started, **options)
     print(json.dumps(summary.to_json()), flush=True)
     os._exit(0 if summary.ok else 1)  # the JVM is not ours: no clean-up of it
 
