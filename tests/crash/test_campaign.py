@@ -12,6 +12,7 @@ import shutil
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,12 @@ STEPS = {
     "K2": "read",
     "ledger:attempt": "read",
     "stage": "stage",
+    "materialise": "materialise",
+    "K9": "dead letters",
+    "ledger:split": "split",
+    "K3": "split",
+    "K4": "split",
+    "ledger:failed attempt": "account",
     "K6": "account",
     "prepare": "prepare",
     "ledger:prepare": "prepare",
@@ -61,15 +68,22 @@ class Tally:
 def campaign(
     root: Path, gateway: Gateway, *, kills: int, seed: int, off: tuple[str, ...] = (), files: int = 200
 ) -> tuple[Case, Tally]:
-    """Kills until `kills` counted, then runs to the end."""
-    chance = random.Random(seed)
+    """Plain lines from files to files."""
     case = Case(root, gateway, max_files=1)
     case.issue(files=files, lines=30)
+    return case, harass(case, gateway, kills=kills, seed=seed, off=off, named=NAMED)
+
+
+def harass(
+    case: Case, gateway: Gateway, *, kills: int, seed: int, named: list[str], off: tuple[str, ...] = (), **spec: Any
+) -> Tally:
+    """Kills until `kills` counted, then runs to the end."""
+    chance = random.Random(seed)
     tally = Tally()
     while tally.counted < kills and tally.counted + tally.uncounted < 3 * kills + 10:
         group = chance.random() < 0.5
         case.gateway = None if group else gateway
-        point = chance.choice(NAMED) if chance.random() < 0.7 else None
+        point = chance.choice(named) if chance.random() < 0.7 else None
         cores = chance.choice([1, 2, 3, 4])
         running = case.start(
             cores=cores,
@@ -78,6 +92,7 @@ def campaign(
             kill_after="K2" if chance.random() < 0.8 else None,  # else also in the recovery of an earlier batch
             kill_group=group,
             off=off,
+            **spec,
         )
         if point is None and running.await_point("K2"):
             chance_delay = chance.random() * 0.4
@@ -93,11 +108,11 @@ def campaign(
             tally.uncounted += 1
             continue
         tally.counted += 1
-        tally.steps[STEPS[ended.last]] += 1
+        tally.steps[STEPS.get(ended.last, ended.last)] += 1
         tally.kinds["process group" if group else "python alone"] += 1
     case.gateway = gateway
-    tally.ended = case.run(off=off)
-    return case, tally
+    tally.ended = case.run(off=off, **spec)
+    return tally
 
 
 def test_kills_all_over_a_run_cost_nothing(tmp_path: Path, gateway: Gateway) -> None:

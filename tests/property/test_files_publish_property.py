@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 
 from penstock.connectors.files.destination import FilesDestination
 from penstock.connectors.files.settings import FilesDestinationSettings
-from penstock.native import DeliveryId, Receipt, Staged
+from penstock.native import DeliveryId, Receipt, Refusal, Staged
 from penstock.testing import faults
 
 D = DeliveryId("p", "in", "out", 5, "f" * 32, fence=1)
+
+
+def never(refusal: Refusal) -> bool:
+    raise AssertionError(f"a folder of text refuses nothing in commit: {refusal}")
 
 
 class Killed(BaseException):
@@ -50,7 +54,7 @@ class Folder:
         destination = FilesDestination(FilesDestinationSettings(path=str(self.root)), "out")
         faults.install(hook)
         try:
-            return destination.find(D) or destination.commit(D, self.staged)
+            return destination.find(D) or destination.commit(D, self.staged, never)
         except Killed:
             return None
         finally:

@@ -439,3 +439,29 @@ def refusing_and_recording(root: str) -> list[Pipeline]:
         .destination("one", "files", path=folder / "one")
         .destination("two", Refusing(folder / "two", "two"))
     ]
+
+
+def aborting_without_room(root: str) -> list[Pipeline]:
+    [p] = aborting(root)
+    return [p.dead_letter_queue(window=1)]
+
+
+def gated(root: str) -> list[Pipeline]:
+    """A gate and records to reject, as a file says."""
+    folder = Path(root)
+    given = json.loads((folder / "gate.json").read_text())
+    bad = set(given["bad"])
+
+    def f(r: Record) -> Any:
+        assert isinstance(r.after, dict)
+        return Reject("bad") if r.after["id"] in bad else r
+
+    return [
+        Pipeline("p")
+        .source("in", "files", path=folder / "in", batch={"max-files": 1})
+        .processor("decode", "json.decode")
+        .processor("reject", f)
+        .processor("encode", "json.encode")
+        .destination("out", "files", path=folder / "out")
+        .dead_letter_queue(window=given["window"], threshold=given["threshold"])
+    ]

@@ -23,8 +23,10 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _BY_KEYWORD = re.compile(r'code="([a-z.-]+)"')
 _BY_PLACE = re.compile(r'"(config\.[a-z-]+)"')
 _MADE = re.compile(r'f"(config\.[a-z-]*)\{kind\}"')
+# Codes of nacks are given by place or as a default.
+_OF_NACKS = re.compile(r'"((?:processor|destination|batch|sql)\.[a-z-]+)"')
 _KINDS = ("source", "destination")
-_LISTED = re.compile(r"^\| `([a-z]+\.[a-z-]+)` \|", re.MULTILINE)
+_LISTED = re.compile(r"^\| `([a-z-]+\.[a-z-]+)` \|", re.MULTILINE)
 
 
 def _name(path: Path) -> str:
@@ -70,10 +72,43 @@ def test_the_pipeline_of_the_demo_loads(tmp_path: Path) -> None:
     assert Pipeline.from_file(file).id == "shop"
 
 
+def _python_blocks() -> dict[str, str]:
+    found = {}
+    for page in PAGES:
+        text = page.read_text()
+        for block in _FENCE.finditer(text):
+            if block[1] == "python":
+                found[f"{_name(page)}:{text.count(chr(10), 0, block.start()) + 1}"] = block[2]
+    return found
+
+
+@pytest.mark.parametrize("text", _python_blocks().values(), ids=_python_blocks().keys())
+def test_every_python_in_the_documents_compiles(text: str) -> None:
+    compile(text, "page", "exec")
+
+
+def test_the_function_of_the_example_has_an_answer_for_every_order() -> None:
+    from examples.clean import clean
+    from penstock import DROP, Record, Reject
+
+    good = clean(Record({"customer": " Ada "}))
+    assert isinstance(good, Record)
+    assert good.after == {"customer": "Ada"}
+    assert clean(Record({"customer": "Bo", "test": True})) is DROP
+    assert isinstance(clean(Record({"customer": " "})), Reject)
+
+
+def test_every_built_in_processor_has_a_section() -> None:
+    from penstock.plugins import builtin
+
+    page = (ROOT / "docs" / "reference" / "processors.md").read_text()
+    assert [name for name in builtin.PROCESSORS if f"\n## `{name}`\n" not in page] == []
+
+
 def _codes_in_source() -> set[str]:
     text = "\n".join(p.read_text() for p in SOURCE.rglob("src/**/*.py"))
     made = {prefix + kind for prefix in _MADE.findall(text) for kind in _KINDS}
-    return {*_BY_KEYWORD.findall(text), *_BY_PLACE.findall(text), *made}
+    return {*_BY_KEYWORD.findall(text), *_BY_PLACE.findall(text), *_OF_NACKS.findall(text), *made}
 
 
 def test_every_error_code_is_documented_and_none_is_invented() -> None:

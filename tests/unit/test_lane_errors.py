@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,16 @@ from penstock.connectors.files.settings import FilesDestinationSettings, FilesSo
 from penstock.connectors.files.source import FilesSource
 from penstock.engine import lane as module
 from penstock.engine.backoff import Backoff
+from penstock.engine import aside
+from penstock.engine.batch.account import Account, Sums
+from penstock.engine.batch.admit import Admitted, GateClosed
 from penstock.engine.batch.commit import finish
 from penstock.engine.batch.context import Target, Work
+from penstock.engine.batch.deadletter import Letter, Letters
 from penstock.engine.batch.prepare import prepare
-from penstock.engine.batch.run import Counts
 from penstock.engine.batch.snapshot import take
+from penstock.engine.batch.stage import Part, StagedBatch, StagedTarget
+from penstock.engine.classify import UnreadableFile
 from penstock.engine.lane import LaneLoop
 from penstock.engine.stop import StopSignal
 from penstock.errors import InputChanged, PenstockError, Retry
@@ -50,7 +57,7 @@ class Lane:
         target = Target(self.destination, "files", {"path": str(self.root / "out")})
         nothing: Any = None
         row = self.ledger.lane("p", "in")
-        self.work = Work(row, source, (), {"out": target}, Limits(), nothing, self.ledger, nothing)
+        self.work = Work(row, source, (), {"out": target}, Limits(), nothing, self.ledger, nothing, self.root / "state")
         self.known: Known = row.known
         self.loop = LaneLoop(
             self.work, StopSignal(), lambda e, _: self.events.append(e), once=True, backoff=Backoff(), tag="t"
@@ -65,7 +72,7 @@ class Lane:
     def stage(self, s: Snapshot) -> Staged:
         d = self.work.delivery_id(s, "out")
         folder = self.root / "out" / "_penstock" / "p.in" / d.hash / "attempt"
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "part-00000").write_text("line\n")
         staged = str((folder / "part-00000").relative_to(self.root / "out"))
         return Staged(1, 5, [{"staged": staged, "name": "p.in-1.txt", "bytes": 5}])
@@ -73,15 +80,17 @@ class Lane:
     def batch(self, *, changed: bool, error: BaseException | None, prepared: bool) -> None:
         """Runs one batch whose input changes and which then fails, before or after it is prepared."""
 
-        def run(work: Work, s: Snapshot, attempt: Attempt) -> Counts:
-            staged = self.stage(s)
+        def run(work: Work, s: Snapshot, attempt: Attempt) -> Account:
+            numbers = Account(1, {"out": Sums()}, Letters("in", lambda _: (b"", {})), 0)
+            target = StagedTarget(self.stage(s), Part())
             if prepared:
-                prepare(work, s, 1, 0, {"out": staged})
+                staged = StagedBatch(None, Part(), {"out": target}, None)  # type: ignore[arg-type]
+                prepare(work, s, attempt, numbers, Admitted({}, {}, {}), staged)
             if changed:
                 self.write("line\nmore\n")
             if error is not None and not prepared:
                 raise error
-            return Counts(1, 0)
+            return numbers
 
         def hook(point: str, detail: str) -> None:
             if error is not None and point == "fsync" and "receipt.json" in detail:
@@ -90,7 +99,6 @@ class Lane:
         self.monkeypatch.setattr(module, "compute", run)
         taken = take(self.work, self.known)
         assert taken is not None
-        self.known.took(taken[0].ranges)
         faults.install(hook)
         self.loop._batch(self.work, self.known, *taken)
 
@@ -155,3 +163,67 @@ def test_prepared_work_is_never_given_up_because_its_input_changed_since(lane: L
     assert lane.states == [State.PREPARED]
     assert list(lane.known.strands) == [str(lane.root / "in" / "a")]
     assert lane.known.strands == lane.ledger.lane("p", "in").known.strands
+
+
+# -- failures that make a batch smaller, or hold it -----------------------------------------------------------------------
+
+
+def closed_at(lane: Lane, seq: int) -> GateClosed:
+    dead = aside.Dead(seq, 0, "check", "processor.rejected", "bad", 1)
+    return GateClosed(Letter("in", "", b"place", {}, dead), lane.work.window)
+
+
+def rows(lane: Lane, sql: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(lane.root / "ledger.db")) as db:
+        return db.execute(sql).fetchall()
+
+
+@pytest.mark.contract("S11", safeguard="split")
+def test_a_gate_that_closed_inside_a_batch_cuts_it_before_the_record_and_holds_that(lane: Lane) -> None:
+    lane.write("a\nb\nc\n")
+    base = 0  # of the first file that a lane ever takes
+    lane.batch(changed=False, error=closed_at(lane, base + 1), prepared=False)
+    halves = [(s.ranges[0].low, s.ranges[0].high) for s in lane.ledger.unfinished(lane.work.lane.key)]
+    assert halves == [(None, base + 1), (base + 1, None)]
+    assert rows(lane, "SELECT seq, state FROM nack") == [(base + 1, "held")]
+    assert rows(lane, "SELECT batch, state FROM snapshot WHERE batch = 1") == [(1, "split")]
+    assert not list((lane.root / "out" / "_penstock").rglob("part-*"))
+
+
+def test_without_the_split_the_batch_stays_whole(lane: Lane) -> None:
+    base = 0  # of the first file that a lane ever takes
+    faults.install(off=["split"])
+    lane.monkeypatch.setattr(faults, "install", lambda *_, **__: None)  # the batch would switch it on again
+    lane.batch(changed=False, error=closed_at(lane, base), prepared=False)
+    lane.monkeypatch.undo()
+    assert lane.states == [State.OPEN]
+    assert rows(lane, "SELECT count(*) FROM nack") == [(0,)]
+
+
+def test_a_gate_that_closed_at_the_first_record_holds_it_and_cuts_nothing(lane: Lane) -> None:
+    base = 0  # of the first file that a lane ever takes
+    lane.batch(changed=False, error=closed_at(lane, base), prepared=False)
+    assert lane.states == [State.OPEN]
+    assert rows(lane, "SELECT seq, state FROM nack") == [(base, "held")]
+
+
+def test_a_file_that_can_not_be_read_is_cut_out_of_its_batch(lane: Lane) -> None:
+    for name in ("b", "c"):
+        path = lane.root / "in" / name
+        path.write_text("x\n")
+        os.utime(path, (time.time() - 600, time.time() - 600))
+    bad = str(lane.root / "in" / "b")
+    lane.batch(changed=False, error=UnreadableFile(bad, "unexpected end"), prepared=False)
+    halves = [[Path(r.strand).name for r in s.ranges] for s in lane.ledger.unfinished(lane.work.lane.key)]
+    assert sorted(name for half in halves for name in half) == ["a", "b", "c"]
+    assert len(halves) == 2
+    assert all(s.reason == "unreadable" for s in lane.ledger.unfinished(lane.work.lane.key))
+
+
+def test_without_isolation_an_unreadable_file_stops_the_lane(lane: Lane) -> None:
+    faults.install(off=["isolate"])
+    lane.monkeypatch.setattr(faults, "install", lambda *_, **__: None)
+    with pytest.raises(UnreadableFile):
+        lane.batch(changed=False, error=UnreadableFile(str(lane.root / "in" / "a"), "no"), prepared=False)
+    lane.monkeypatch.undo()
+    assert lane.states == [State.OPEN]

@@ -10,7 +10,16 @@ import pytest
 
 import penstock
 import penstock.native as native
-from penstock.native import ExactlyOnceDestination, NativeDestination, Receipt, Staged
+from penstock.native import (
+    Delivery,
+    DeliveryId,
+    ExactlyOnceDestination,
+    NativeDestination,
+    Receipt,
+    Refusal,
+    Refuse,
+    Staged,
+)
 
 
 def _defined(module: types.ModuleType) -> set[str]:
@@ -27,7 +36,7 @@ def test_everything_that_native_defines_is_declared_and_the_other_way_round() ->
 
 
 def test_the_list_of_native_is_sorted_and_names_nothing_twice() -> None:
-    assert list(native.__all__) == sorted(set(native.__all__))
+    assert list(native.__all__) == sorted(set(native.__all__), key=lambda name: (not name.isupper(), name))
 
 
 def test_everything_that_the_package_declares_is_there() -> None:
@@ -37,7 +46,41 @@ def test_everything_that_the_package_declares_is_there() -> None:
 def test_being_exactly_once_is_being_that_class() -> None:
     assert issubclass(ExactlyOnceDestination, NativeDestination)
     public = {name for name in vars(ExactlyOnceDestination) if not name.startswith("_")}
-    assert public == {"stage", "commit", "find", "discard"}
+    promise = {"stage", "commit", "find", "discard"}
+    short_cut = {"lines", "staging_folder", "adopt"}  # for those whose staged form is lines of text
+    assert public == promise | short_cut | {"write", "may_refuse"}
+
+
+def test_exactly_once_gives_more_where_less_is_asked_for() -> None:
+    """`write` stages and commits; nothing stops it there."""
+    calls: list[str] = []
+
+    class D(ExactlyOnceDestination[None]):
+        def stage(self, d: Delivery) -> Staged:
+            calls.append("stage")
+            return Staged(3)
+
+        def commit(self, d: DeliveryId, s: Staged, refuse: Refuse) -> Receipt:
+            calls.append("commit")
+            assert refuse(Refusal(1, 0, "no"))
+            return Receipt(s.rows)
+
+    delivery = Delivery("p", "in", "out", 1, "h", 1, attempt=1, attempt_id="a")
+    assert D(None, "out").write(delivery) == Receipt(3)
+    assert calls == ["stage", "commit"]
+
+
+def test_an_author_need_not_write_what_has_a_default() -> None:
+    d: ExactlyOnceDestination[None] = ExactlyOnceDestination(None, "out")
+    d.check()
+    assert d.lines({}) is None
+    assert d.unfit({}, native.Shape.RAW) is None
+    assert d.unfit_payload(b"anything") is None
+    assert d.shapes == frozenset(native.Shape)
+    assert not d.may_refuse
+    for call in (lambda: d.stage(None), lambda: d.find(None), lambda: d.discard(None)):  # type: ignore[arg-type]
+        with pytest.raises(NotImplementedError):
+            call()
 
 
 @pytest.mark.parametrize("module", ["penstock", "penstock.native", "penstock.cli.main", "penstock.engine.supervisor"])
@@ -47,7 +90,14 @@ def test_importing_loads_no_spark(module: str) -> None:
     assert child.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("value", [Receipt(3), Receipt(1, 2, {"bad": 4}, ("a", "ü"))])
+@pytest.mark.parametrize(
+    "value",
+    [
+        Receipt(3),
+        Receipt(1, 2, {"bad": 4}, ("a", "ü")),
+        Receipt(1, refused=(Refusal(7, 0, "no"), Refusal(7, 1, "ü", "x.y"))),
+    ],
+)
 def test_a_receipt_survives_json(value: Receipt) -> None:
     assert Receipt.from_json(value.to_json()) == value
 
@@ -55,3 +105,8 @@ def test_a_receipt_survives_json(value: Receipt) -> None:
 @pytest.mark.parametrize("value", [Staged(3), Staged(1, 2, [{"staged": "a", "name": "b"}])])
 def test_what_was_staged_survives_json(value: Staged) -> None:
     assert Staged.from_json(value.to_json()) == value
+
+
+def test_where_a_delivery_stopped_is_not_part_of_its_receipt() -> None:
+    """The ledger keeps only receipts of deliveries that ended."""
+    assert Receipt.from_json(Receipt(1, stopped_at=5).to_json()) == Receipt(1)

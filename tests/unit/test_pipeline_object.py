@@ -12,14 +12,17 @@ from penstock.config import ConfigErrors
 from penstock.connectors.files.destination import FilesDestination
 from penstock.connectors.files.settings import FilesDestinationSettings, FilesSourceSettings
 from penstock.connectors.files.source import FilesSource
+from penstock.engine.batch.context import Guarantee
+from penstock.engine.gate import Window
 from penstock.engine.lane import Status
 from penstock.engine.lock import StateFolder
 from penstock.engine.supervisor import LaneResult, PipelineResult
 from penstock.errors import Stop, UsageError
 from penstock.ledger import Ledger
-from penstock.native import Limits
+from penstock.native import Limits, Record
 from penstock.pipeline import Pipeline, Summary, run, state_folder
 from penstock.processors.filter import Filter
+from penstock.processors.python import FunctionProcessor, processor
 
 FILE = """\
 version: "2.2"
@@ -62,7 +65,10 @@ def test_a_file_and_the_same_by_hand_make_the_same_plan(tmp_path: Path) -> None:
         [(name, target)] = lane.targets.items()
         assert isinstance(target.destination, FilesDestination)
         assert (name, target.destination.settings.path, target.plugin) == ("out", "/out", "builtin:files")
-        assert lane.processors == ()
+        assert lane.nodes == target.nodes == ()
+        assert lane.dlq is None
+        assert plan.guarantee is Guarantee.EXACTLY_ONCE
+        assert plan.window == Window(1, 0)
 
 
 def test_keyword_arguments_become_settings(tmp_path: Path) -> None:
@@ -97,7 +103,8 @@ pipelines:
         processors: [{id: first, plugin: filter, condition: "true"}, {id: second, plugin: filter, condition: "true"}]
 """
     [lane] = from_text(tmp_path, text).plan().lanes
-    assert [p.processor_id for p in lane.processors] == ["first", "second", "middle", "last"]
+    assert [node.id for node in lane.nodes] == ["first", "second", "middle"]
+    assert [node.id for node in lane.targets["out"].nodes] == ["last"]
 
 
 def test_every_source_is_a_lane_with_a_destination_of_its_own() -> None:
@@ -117,9 +124,81 @@ def test_connectors_may_be_given_as_objects() -> None:
 
 
 def test_a_condition_reaches_the_processor() -> None:
-    [processor] = built().processor("keep", "filter", condition="seq < 3").plan().lanes[0].processors
-    assert isinstance(processor, Filter)
-    assert processor.settings.condition == "seq < 3"
+    [node] = built().processor("keep", "filter", condition="seq < 3").plan().lanes[0].nodes
+    assert isinstance(node.processor, Filter)
+    assert node.condition == "seq < 3"
+
+
+def test_a_processor_may_be_put_on_one_connector_only() -> None:
+    pipeline = built().source("in2", "files", path="/in2").destination("out2", "files", path="/out2")
+    pipeline.processor("s", "filter", on="in2", condition="true").processor("d", "filter", on="out", condition="true")
+    first, second = pipeline.plan().lanes
+    assert [[node.id for node in lane.nodes] for lane in (first, second)] == [[], ["s"]]
+    for lane in (first, second):
+        assert {name: [node.id for node in t.nodes] for name, t in lane.targets.items()} == {"out": ["d"], "out2": []}
+
+
+def test_a_processor_on_a_connector_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UsageError) as caught:
+        built().processor("f", "filter", on="elsewhere")
+    assert caught.value.code == "config.unknown-connector"
+
+
+def test_a_function_is_a_processor_marked_or_not() -> None:
+    def plain(r: Record) -> Record:
+        return r
+
+    def whole(batch: object) -> object:
+        return batch
+
+    pipeline = (
+        built().processor("a", plain).processor("b", processor(plain)).processor("c", processor(batch=True)(whole))
+    )
+    made = [node.processor for node in pipeline.plan().lanes[0].nodes]
+    assert [(type(p), p.function, p.batch) for p in made] == [  # type: ignore[attr-defined]
+        (FunctionProcessor, plain, False),
+        (FunctionProcessor, plain, False),
+        (FunctionProcessor, whole, True),
+    ]
+    assert [p.processor_id for p in made] == ["a", "b", "c"]
+
+
+def test_a_dead_letter_queue_is_a_destination_with_a_window() -> None:
+    plan = built().dead_letter_queue("files", window=10, threshold=2, path="/dead").plan()
+    assert plan.window == Window(10, 2)
+    [lane] = plan.lanes
+    assert lane.dlq is not None
+    assert isinstance(lane.dlq.destination, FilesDestination)
+    assert (lane.dlq.destination.settings.path, lane.dlq.plugin) == ("/dead", "files")
+    assert set(lane.targets) == {"out"}
+
+
+def test_a_window_needs_no_queue() -> None:
+    plan = built().dead_letter_queue(window=0).plan()
+    assert plan.window == Window(0, 0)
+    assert plan.lanes[0].dlq is None
+
+
+def test_a_queue_may_be_given_as_an_object() -> None:
+    queue = FilesDestination(FilesDestinationSettings(path="/dead"), "queue")
+    [lane] = built().dead_letter_queue(queue, window=0).plan().lanes
+    assert lane.dlq is not None
+    assert lane.dlq.destination is queue
+
+
+def test_handlers_are_kept_in_their_order() -> None:
+    handlers: list[Callable[[object], None]] = [lambda _: None, lambda _: None]
+    assert list(built().on_outcome(handlers[0]).on_outcome(handlers[1]).plan().handlers) == handlers
+
+
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+def test_each_guarantee_may_be_asked_for(guarantee: Guarantee) -> None:
+    assert built().guarantee(guarantee.value).plan().guarantee is guarantee
+
+
+def test_a_guarantee_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(UsageError):
+        built().guarantee("at-best")
 
 
 def test_references_are_expanded_for_the_connector_and_kept_for_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,19 +242,26 @@ def test_a_move_needs_its_target_and_a_target_its_move(settings: dict[str, str])
     assert "move-to" in what
 
 
-def test_several_destinations_are_refused_not_half_run() -> None:
-    assert problems(built().destination("out2", "files", path="/out2").plan) == [
-        ("config.unsupported", "several destinations are not supported yet")
-    ]
+def test_several_destinations_are_all_in_every_lane() -> None:
+    pipeline = built().destination("out2", "files", path="/out2").source("in2", "files", path="/in2")
+    for lane in pipeline.plan().lanes:
+        assert {name: t.destination.settings.path for name, t in lane.targets.items()} == {
+            "out": "/out",
+            "out2": "/out2",
+        }
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once"])
-def test_another_guarantee_is_refused_with_its_place(tmp_path: Path, guarantee: str) -> None:
+def test_another_guarantee_may_be_said_in_a_file(tmp_path: Path, guarantee: str) -> None:
+    made = from_text(tmp_path, FILE.replace("- id: p\n", f"- id: p\n    guarantee: {guarantee}\n", 1))
+    assert made.plan().guarantee == guarantee
+
+
+def test_a_guarantee_that_does_not_exist_is_refused_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(ConfigErrors) as caught:
-        from_text(tmp_path, FILE.replace("- id: p\n", f"- id: p\n    guarantee: {guarantee}\n", 1))
+        from_text(tmp_path, FILE.replace("- id: p\n", "- id: p\n    guarantee: perhaps\n", 1))
     [problem] = caught.value.problems
-    assert problem.code == "config.unsupported"
-    assert "exactly-once" in problem.what
+    assert problem.code == "config.bad-value"
     assert problem.position[0] == 4
 
 
@@ -183,14 +269,21 @@ def test_exactly_once_may_be_said(tmp_path: Path) -> None:
     from_text(tmp_path, FILE.replace("- id: p\n", "- id: p\n    guarantee: exactly-once\n", 1)).plan()
 
 
-@pytest.mark.parametrize("queue", ["{plugin: files}", "{window-size: 10, window-nack-threshold: 2}"])
-def test_a_dead_letter_queue_is_refused_with_its_place(tmp_path: Path, queue: str) -> None:
-    with pytest.raises(ConfigErrors) as caught:
-        from_text(tmp_path, FILE.replace("- id: p\n", f"- id: p\n    dead-letter-queue: {queue}\n", 1))
-    [problem] = caught.value.problems
-    assert problem.code == "config.unsupported"
-    assert "dead letter" in problem.what
-    assert problem.position[0] == 4
+@pytest.mark.parametrize(
+    "queue, window, plugin",
+    [
+        ("{plugin: files, settings: {path: /dead}}", Window(1, 0), "files"),
+        ("{window-size: 10, window-nack-threshold: 2}", Window(10, 2), None),
+        ("{window-size: 0, plugin: 'builtin:log'}", Window(0, 0), "builtin:log"),
+    ],
+)
+def test_a_dead_letter_queue_of_a_file_is_planned(
+    tmp_path: Path, queue: str, window: Window, plugin: str | None
+) -> None:
+    plan = from_text(tmp_path, FILE.replace("- id: p\n", f"- id: p\n    dead-letter-queue: {queue}\n", 1)).plan()
+    assert plan.window == window
+    [lane] = plan.lanes
+    assert (lane.dlq.plugin if lane.dlq else None) == plugin
 
 
 @pytest.mark.parametrize("limit, key", [({"max_records": 5}, "max-records"), ({"max_delay": "1s"}, "max-delay")])
@@ -213,7 +306,7 @@ def test_an_object_and_another_kind_of_part_may_share_an_id() -> None:
     pipeline = Pipeline("p").source("x", source).destination("out", "files", path="/out")
     [lane] = pipeline.processor("x", "filter", condition="true").plan().lanes
     assert lane.source is source
-    assert [type(p) for p in lane.processors] == [Filter]
+    assert [type(node.processor) for node in lane.nodes] == [Filter]
 
 
 def test_two_pipelines_of_one_id_are_refused(tmp_path: Path) -> None:
@@ -324,7 +417,7 @@ def test_a_rewind_starts_every_source_anew_and_leaves_the_folder_unlocked(tmp_pa
 
 
 def _summary(*errors: Stop | None) -> Summary:
-    lane = LaneResult("in", 5, 4, {"out": 3}, {"out": 2}, None)
+    lane = LaneResult("in", 5, 4, {"out": 3}, {"out": 2}, {"out": 1}, {}, {"out": 1}, (), None)
     status = {True: Status.STOPPED, False: Status.DEGRADED}
     return Summary(tuple(PipelineResult(f"p{n}", status[e is None], e, "", 1.0, (lane,)) for n, e in enumerate(errors)))
 
@@ -346,7 +439,9 @@ def test_a_summary_as_json_accounts_for_every_record() -> None:
     assert pipeline["status"] == "degraded"
     assert pipeline["error"] == "[x] why"
     assert pipeline["sources"] == {"in": {"read": 5, "acked": 4}}
-    assert pipeline["destinations"] == {"out": {"delivered": 3, "filtered": 2, "dead_lettered": 0}}
+    assert pipeline["destinations"] == {
+        "out": {"delivered": 3, "filtered": 2, "dead_lettered": 1, "discarded": 0, "produced": 1}
+    }
 
 
 # -- the public interface for authors -------------------------------------------------------------------------------

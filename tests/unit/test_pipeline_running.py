@@ -15,7 +15,7 @@ from penstock.engine.frontier import frontier
 from penstock.engine.lane import Remaining, Status
 from penstock.engine.supervisor import LaneResult, PipelineResult
 from penstock.errors import Stop, UsageError
-from penstock.ledger import Ledger, Prepared
+from penstock.ledger import Ledger, Nack, Prepared, TargetRef
 from penstock.pipeline import _rebuild, run
 from penstock.ranges import Range, Ranges
 
@@ -122,6 +122,12 @@ def test_a_destination_is_made_again_from_what_was_written_down(monkeypatch: pyt
     assert (made.destination_id, made.settings.path) == ("old-out", "/somewhere/out")
 
 
+def test_a_destination_that_was_only_attempted_is_made_again_too() -> None:
+    made = _rebuild(TargetRef("out", "files", {"path": "/x"}))
+    assert isinstance(made, FilesDestination)
+    assert made.destination_id == "out"
+
+
 def test_a_destination_whose_plugin_is_gone_is_said_by_name() -> None:
     with pytest.raises(UsageError) as caught:
         _rebuild(Prepared("old-out", "h", "python:gone.Destination", {}, {}, 0))
@@ -134,14 +140,21 @@ def test_a_destination_whose_plugin_is_gone_is_said_by_name() -> None:
 
 def test_a_summary_adds_up_lanes_and_says_what_remains() -> None:
     remaining = Remaining(1, 2, 30, None)
+    held = Nack(7, 0, "", "id7", b"f#7", "check", "processor.rejected", "bad", 1)
     lanes = (
-        LaneResult("a", 10, 8, {"out": 6}, {"out": 4}, None),
-        LaneResult("b", 5, 5, {"out": 5}, {}, remaining),
+        LaneResult("a", 10, 8, {"out": 6}, {"out": 4}, {"out": 1}, {"out": 2}, {"out": 3}, (held,), None),
+        LaneResult("b", 5, 5, {"out": 5}, {}, {}, {}, {}, (), remaining),
     )
     [p] = Summary((PipelineResult("p", Status.STOPPED, None, "", 1.23456, lanes),)).to_json()["pipelines"]
     assert (p["id"], p["status"], p["error"], p["seconds"]) == ("p", "stopped", None, 1.235)
     assert p["sources"] == {
-        "a": {"read": 10, "acked": 8},
+        "a": {
+            "read": 10,
+            "acked": 8,
+            "held": [{"id": "id7", "seq": 7, "node": "check", "destination": "", "error": "bad"}],
+        },
         "b": {"read": 5, "acked": 5, "remaining": {"batches": 1, "files": 2, "bytes": 30, "records": None}},
     }
-    assert p["destinations"] == {"out": {"delivered": 11, "filtered": 4, "dead_lettered": 0}}
+    assert p["destinations"] == {
+        "out": {"delivered": 11, "filtered": 4, "dead_lettered": 1, "discarded": 2, "produced": 3}
+    }

@@ -13,6 +13,8 @@ TABLE = {
     State.PREPARED: Action.FINISH,
     State.DONE: Action.NOTHING,
     State.DROPPED: Action.NOTHING,
+    State.SPLIT: Action.NOTHING,  # its halves stand for it
+    State.TAKEN: Action.DISCARD,  # at most once: never run again
 }
 
 

@@ -13,12 +13,16 @@ FULL = "No space left on device"
 _READING = re.compile(r"\[FAILED_READ_FILE.*while reading file file:/*(/.*?)\.\s+SQLSTATE", re.DOTALL)
 
 
+_SHUT_DOWN = "SparkContext was shut down"
+
+
 class SparkDied(Stop):
     """The JVM ended. The engine ends with it, with exit 1; the batch is tried again at the next start."""
 
 
 class WorkerDied(Stop):
-    """A Python worker process was ended by what it ran, and again at every try. The batch that did it is cut in halves."""
+    """A task was ended by what it ran, its process or its memory with it, and again at every try. The batch that did it is
+    cut in halves."""
 
 
 class UnreadableFile(Stop):
@@ -81,6 +85,15 @@ def _java(causes: list[str]) -> PenstockError:
     for text in causes:
         if found := _READING.search(text):
             return UnreadableFile(urllib.parse.unquote(found[1]), root)
+    if any(_SHUT_DOWN in text for text in causes):
+        return SparkDied("Spark was shut down", code="spark.died", why=root, hint="its last words are in spark.log")
+    if any("OutOfMemoryError" in text for text in causes):
+        return WorkerDied(
+            "A Spark task ran out of memory",
+            code="spark.memory",
+            why=root,
+            hint="give Spark more with --conf spark.driver.memory=4g, or make batches smaller with batch: {max-bytes: …}",
+        )
     if any("Python worker exited unexpectedly" in text for text in causes):
         return WorkerDied(
             "A Python worker process was ended by what it ran",

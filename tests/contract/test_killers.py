@@ -1,0 +1,96 @@
+"""A record that kills the process every time costs one dead letter, not the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.harness import Case
+from tests.support.outcomes import dead, delivered, write_json
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash]
+
+MakeCase = Callable[..., Case]
+BAD = "f00000:4321"
+
+HEAP = """\
+version: "2.2"
+pipelines:
+  - id: p
+    connectors:
+      - {{id: in, type: source, plugin: files, settings: {{path: {root}/in}}}}
+      - {{id: out, type: destination, plugin: files, settings: {{path: {root}/out}}}}
+    processors:
+      - id: eat
+        plugin: filter
+        condition: "after like '%{bad}\\"%' and length(repeat(after, 60000000)) = 7"
+    dead-letter-queue: {{window-size: 0}}
+"""
+
+
+@pytest.mark.contract("S16", safeguard="isolate")
+def test_a_record_that_aborts_the_python_worker_is_isolated(make_case: MakeCase) -> None:
+    case = make_case("case")
+    ids = write_json(case.inp, 1, 10_000)
+    ended = case.finish(pipeline="tests.support.outcomes:aborting")
+    assert [r["id"] for r in delivered(case.root / "out")] == [i for i in ids if i != BAD]
+    [letter] = _letters(case)
+    assert letter["code"] == "batch.killed"
+    assert letter["given"] is None
+    assert str(letter["position"]).endswith("f00000.txt#4321'")
+    assert ended.summary["destinations"]["out"]["dead_lettered"] == 1
+    assert case.rows("SELECT read, acked FROM lane") == [(10_000, 10_000)]
+
+    control = make_case("control")
+    write_json(control.inp, 1, 5_000)
+    ended = control.run(pipeline="tests.support.outcomes:aborting", off=("isolate",))
+    assert ended.returncode == 1
+    assert "spark.worker-died" in ended.summary["error"]
+    assert delivered(control.root / "out") == []
+
+
+def _letters(case: Case) -> list[dict[str, object]]:
+    return dead(case.state)
+
+
+@pytest.mark.contract("S16", safeguard="isolate")
+def test_a_record_that_exhausts_the_heap_is_isolated(tmp_path: Path) -> None:
+    """The JVM dies, the engine ends with exit 1 and names the batch; after three deaths the batch is cut."""
+    case = Case(tmp_path / "case")
+    ids = write_json(case.inp, 1, 5_000)
+    (case.root / "p.yaml").write_text(HEAP.format(root=case.root, bad=BAD))
+    deaths = 0
+    while (ended := case.run(arguments=("--once", "--conf", "spark.driver.memory=700m"))).returncode != 0:
+        deaths += 1
+        assert "spark.died" in ended.out or "spark.died" in ended.err, ended.out + ended.err
+        assert deaths < 40
+    assert [r["id"] for r in delivered(case.root / "out")] == [i for i in ids if i != BAD]
+    [letter] = _letters(case)
+    assert letter["code"] == "batch.killed"
+    assert deaths >= 3
+
+
+@pytest.mark.contract("S16", safeguard="gate")
+def test_a_record_that_kills_goes_through_the_gate_like_any_other(make_case: MakeCase) -> None:
+    case = make_case("case")
+    ids = write_json(case.inp, 1, 5_000)
+    ended = case.run(pipeline="tests.support.outcomes:aborting_without_room")
+    assert ended.returncode == 1
+    assert "gate.closed" in ended.summary["error"]
+    assert [r["id"] for r in delivered(case.root / "out")] == ids[:4321]
+    assert [n for (n,) in case.rows("SELECT state FROM nack")] == ["held"]
+    case.finish(pipeline="tests.support.outcomes:aborting")
+    assert [r["id"] for r in delivered(case.root / "out")] == [i for i in ids if i != BAD]
+
+
+@pytest.mark.parametrize("point", ["K3", "ledger:split", "K4", "K9", "ledger:prepare", "K10"])
+def test_deaths_while_a_batch_is_cut_cost_nothing(make_case: MakeCase, point: str) -> None:
+    case = make_case("case")
+    ids = write_json(case.inp, 2, 5_000)
+    for nth in (1, 3):
+        case.run(pipeline="tests.support.outcomes:aborting", kill_at=point, kill_nth=nth)
+    case.finish(pipeline="tests.support.outcomes:aborting")
+    assert [r["id"] for r in delivered(case.root / "out")] == [i for i in ids if i != BAD]
+    assert len(_letters(case)) == 1
