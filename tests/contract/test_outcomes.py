@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +15,10 @@ import pytest
 
 from penstock import DROP, Pipeline, Record, Reject, processor
 from penstock.config import ConfigErrors
+from penstock.connectors.files.settings import FilesSourceSettings
+from penstock.connectors.files.source import FilesSource
 from penstock.errors import AccountError, PenstockError, Stop
-from penstock.native import Delivery, NativeDestination, Receipt
+from penstock.native import Delivery, Known, Limits, NativeDestination, Ranges, Receipt, Retry
 from penstock.testing import faults
 from tests.support import oracle
 from tests.support.outcomes import Appender, dead, delivered, judge, stamp, write_json
@@ -300,18 +304,22 @@ class Broken(NativeDestination[None]):
 @pytest.mark.contract("S3", safeguard="dlq-decides")
 def test_the_source_is_acked_only_once_the_queue_has_taken_the_dead_letter(bench: Bench) -> None:
     bench.issue(files=2, lines=10)
-    acked: list[str] = []
     p = bench.pipeline(max_files=1).processor("no", "error", condition="after.id = 'f00000:5'")
     bench.to(p).dead_letter_queue(Broken(bench.root / "up"), window=0)
     assert bench.fails(p).code == "test.down"
     assert bench.rows("SELECT acked FROM lane") == [(0,)]
     assert bench.fails(p).code == "test.down"
     assert bench.rows("SELECT acked FROM lane") == [(0,)]
-    assert acked == []
     (bench.root / "up").touch()
     bench.run(p)
     assert bench.rows("SELECT acked FROM lane") == [(20,)]
     assert len(bench.ids()) == 19
+    faults.install(off=["dlq-decides"])
+    control = Bench(bench.root / "control", bench.spark)
+    control.issue(lines=10)
+    other = control.pipeline().processor("no", "error", condition="after.n = 5")
+    control.run(control.to(other).dead_letter_queue(Broken(bench.root / "never"), window=0))
+    assert control.rows("SELECT acked FROM lane") == [(10,)]
 
 
 def test_a_configured_queue_gets_every_dead_letter_once(bench: Bench) -> None:
@@ -446,8 +454,46 @@ def test_what_text_cannot_hold_is_a_nack_and_not_two_lines(bench: Bench) -> None
         p = b.to(b.pipeline().processor("breaks", breaks), *names)
         b.run(p.dead_letter_queue(window=0))
         assert b.ids(names[0]) == [ids[0], ids[3]]
-        codes = sorted((x["record"], x["code"]) for x in b.dead())
-        assert codes == sorted([(ids[1], "destination.unfit"), (ids[2], "destination.unfit")] * len(names))
+        codes = sorted((x["record"], x["code"], x["node"], x["destination"]) for x in b.dead())
+        assert codes == [(i, "destination.unfit", ", ".join(names), "") for i in ids[1:3]]
+    b = Bench(bench.root / "own", bench.spark)
+    b.issue(lines=4)
+    p = b.pipeline().destination("one", "files", path=b.root / "one").destination("two", "files", path=b.root / "two")
+    b.run(p.processor("breaks", breaks, on="two").dead_letter_queue(window=0))
+    assert b.ids("one") == ids
+    assert b.ids("two") == [ids[0], ids[3]]
+    assert [(x["record"], x["node"], x["destination"]) for x in b.dead()] == [(i, "two", "two") for i in ids[1:3]]
+
+
+def _as_text(r: Record) -> Record:
+    assert isinstance(r.after, dict)
+    if r.after["n"] == 1:
+        r.after = b"no JSON"
+    return r
+
+
+@processor(batch=True)
+def unchanged(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def test_open_payloads_are_open_again_behind_another_stage_and_letters_keep_what_was_given(bench: Bench) -> None:
+    """Between stages an open payload is text: the next stage, or a destination's own processors, sees an object again."""
+    ids = bench.issue(lines=6)
+    p = bench.pipeline().processor("text", _as_text).processor("batch", unchanged)
+    p.processor("no", "error", condition="after.n = 2").processor("mark", _mark("x"), condition="after.n = 4")
+    p.destination("one", "files", path=bench.root / "one").destination("two", "files", path=bench.root / "two")
+    p.processor("own", "filter", condition="after.n = 3", on="two").dead_letter_queue(window=0)
+    bench.run(p)
+    letters = bench.dead()
+    assert sorted(str(x["record"]) for x in letters) == [ids[1], ids[2]]
+    assert {json.loads(x["given"])["after"]["text"] for x in letters} == {
+        '{"id": "f00000:1", "n": 1}',
+        '{"id": "f00000:2", "n": 2}',
+    }
+    assert [r["n"] for r in delivered(bench.root / "one")] == [0, 3, 4, 5]
+    assert [r["n"] for r in delivered(bench.root / "two")] == [0, 4, 5]
+    assert delivered(bench.root / "two")[1]["marks"] == ["x"]
 
 
 @pytest.mark.parametrize("result", [None, 5, "text", object()])
@@ -511,3 +557,107 @@ def test_a_destination_that_cannot_stage_is_refused_where_exactly_once_is_asked_
     with pytest.raises(ConfigErrors, match="can't deliver exactly once"):
         p.plan()
     p.guarantee("at-least-once").plan()
+
+
+# -- lanes --------------------------------------------------------------------------------------------------------------------------
+
+
+class Flaky(FilesSource):
+    """Answers at the third try."""
+
+    tries = 0
+
+    def available(self, known: Known, limits: Limits) -> Ranges | None:
+        self.tries += 1
+        if self.tries < 3:
+            raise Retry("not now", code="test.retry")
+        return super().available(known, limits)
+
+
+@pytest.mark.contract(
+    "S13", reason="who is restarted and who is stopped is seen in the events; there is nothing to switch off"
+)
+def test_a_retry_restarts_only_its_lane_and_a_closed_gate_stops_them_all(bench: Bench) -> None:
+    from penstock.engine.backoff import Backoff
+    from penstock.pipeline import run
+
+    for name in ("a", "b"):
+        write_json(bench.root / name, 3, 10)
+    flaky = Flaky(FilesSourceSettings(path=str(bench.root / "a")), "a")
+    p = Pipeline("p").source("a", flaky).source("b", "files", path=bench.root / "b", batch={"max-files": 1})
+    events: list[tuple[str, str]] = []
+    run(
+        [bench.to(p.processor("decode", "json.decode"))],
+        spark=bench.spark,
+        state=bench.state,
+        report=lambda event, _, source, __: events.append((event, source)),
+        backoff=Backoff(first=0.01, tries=5),
+    ).raise_for_error()
+    assert [e for e in events if e[0] == "retry"] == [("retry", "a")] * 2
+    assert len(bench.ids()) == 60
+
+    write_json(bench.root / "a", 1, 10, first=3)
+    ids = write_json(bench.root / "b", 200, 2, first=3)
+    p = Pipeline("p").source("a", "files", path=bench.root / "a", batch={"max-files": 1})
+    p.source("b", "files", path=bench.root / "b", batch={"max-files": 1}).processor("decode", "json.decode")
+    bench.to(p).processor("no", "error", condition="after like '%f00003:7%'")
+    error = bench.fails(p)
+    assert error.code == "gate.closed"
+    assert "p/a" in error.where
+    assert len(bench.ids()) < 60 + 7 + len(ids)  # b was stopped on its way
+    bench.run(p.dead_letter_queue(window=0))
+    assert sorted(bench.ids()[60:]) == sorted([*ids, *(f"f00003:{n}" for n in range(10) if n != 7)])
+
+
+def test_an_unreadable_file_is_one_dead_letter_and_the_others_are_delivered(bench: Bench) -> None:
+    ids = bench.issue(files=3, lines=10)
+    whole = gzip.compress(b"".join(b'{"id": "gz:%d", "n": %d}\n' % (n, n) for n in range(20_000)))
+    (bench.root / "in" / "f00000b.txt.gz").write_bytes(whole[: len(whole) // 2])
+    os.utime(bench.root / "in" / "f00000b.txt.gz", (1_700_000_000, 1_700_000_000))
+    result = bench.run(bench.to(bench.pipeline()).dead_letter_queue(window=0))
+    assert bench.ids() == ids
+    [letter] = _letters(bench.state)
+    assert letter["code"] == "files.unreadable-file"
+    assert "f00000b.txt.gz" in letter["error"]
+    assert letter["given"] is None
+    assert result["destinations"]["out"]["dead_lettered"] == 1
+    assert bench.run(bench.to(bench.pipeline()))["sources"]["in"]["read"] == 0
+
+
+@pytest.mark.contract("C21", safeguard="trap")
+def test_a_condition_that_raises_costs_one_record(bench: Bench) -> None:
+    (bench.root / "in").mkdir(parents=True)
+    (bench.root / "in" / "a.txt").write_text("1\nx\n3\n")
+    for folder, condition in (("raw", "cast(after as int) > 2"), ("open", "cast(after.v as int) > 2")):
+        b = Bench(bench.root / folder, bench.spark)
+        (b.root / "in").mkdir(parents=True)
+        lines = ["1", "x", "3"] if folder == "raw" else ['{"v": "1"}', '{"v": "x"}', '{"v": "3"}']
+        (b.root / "in" / "a.txt").write_text("\n".join(lines) + "\n")
+        p = Pipeline("p").source("in", "files", path=b.root / "in", settle="0s")
+        if folder == "open":
+            p.processor("decode", "json.decode")
+        p.processor("big", "filter", condition=condition).destination("out", "files", path=b.root / "out")
+        result = b.run(p.dead_letter_queue(window=0))
+        counts = result["destinations"]["out"]
+        assert (counts["delivered"], counts["filtered"], counts["dead_lettered"]) == (1, 1, 1)
+        [letter] = _letters(b.state)
+        assert json.loads(letter["given"])["after"]["text"] == lines[1]
+
+
+@pytest.mark.contract("C20", safeguard="settle-first: see test_guarantees")
+def test_at_most_once_refuses_the_second_try_of_a_task(bench: Bench) -> None:
+    bench.issue(lines=10)
+    marker = bench.root / "tried"
+
+    def dies_once(r: Record) -> Record:
+        if not marker.exists():
+            marker.touch()
+            os.abort()
+        return r
+
+    p = bench.pipeline().guarantee("at-most-once").processor("dies", dies_once)
+    error = bench.fails(bench.to(p))
+    assert "second try" in f"{error.what} {error.why}", error
+    assert bench.ids() == []
+    assert bench.rows("SELECT discarded FROM total") == [(10,)]
+    assert bench.run(p)["sources"]["in"]["read"] == 0

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +18,9 @@ import pytest
 from penstock.connectors.files.destination import FilesDestination
 from penstock.connectors.files.settings import FilesDestinationSettings, FilesSourceSettings
 from penstock.connectors.files.source import FilesSource
+from penstock.engine import aside
 from penstock.engine import lane as module
 from penstock.engine.backoff import Backoff
-from penstock.engine import aside
 from penstock.engine.batch.account import Account, Sums
 from penstock.engine.batch.admit import Admitted, GateClosed
 from penstock.engine.batch.commit import finish
@@ -28,7 +29,7 @@ from penstock.engine.batch.deadletter import Letter, Letters
 from penstock.engine.batch.prepare import prepare
 from penstock.engine.batch.snapshot import take
 from penstock.engine.batch.stage import Part, StagedBatch, StagedTarget
-from penstock.engine.classify import UnreadableFile
+from penstock.engine.classify import SparkDied, UnreadableFile
 from penstock.engine.lane import LaneLoop
 from penstock.engine.stop import StopSignal
 from penstock.errors import InputChanged, PenstockError, Retry
@@ -46,6 +47,7 @@ class Lane:
     monkeypatch: pytest.MonkeyPatch
     on_change: Any = "reread"
     events: list[str] = field(default_factory=list)
+    stopped: bool = False  # whether Spark is gone
 
     def __post_init__(self) -> None:
         (self.root / "in").mkdir()
@@ -56,8 +58,10 @@ class Lane:
         self.destination.check()
         target = Target(self.destination, "files", {"path": str(self.root / "out")})
         nothing: Any = None
+        state = SimpleNamespace(isStopped=lambda: self.stopped)  # all that a lane asks Spark for here
+        spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: state)))
         row = self.ledger.lane("p", "in")
-        self.work = Work(row, source, (), {"out": target}, Limits(), nothing, self.ledger, nothing, self.root / "state")
+        self.work = Work(row, source, (), {"out": target}, Limits(), spark, self.ledger, nothing, self.root / "state")
         self.known: Known = row.known
         self.loop = LaneLoop(
             self.work, StopSignal(), lambda e, _: self.events.append(e), once=True, backoff=Backoff(), tag="t"
@@ -226,4 +230,11 @@ def test_without_isolation_an_unreadable_file_stops_the_lane(lane: Lane) -> None
     with pytest.raises(UnreadableFile):
         lane.batch(changed=False, error=UnreadableFile(str(lane.root / "in" / "a"), "no"), prepared=False)
     lane.monkeypatch.undo()
+    assert lane.states == [State.OPEN]
+
+
+def test_a_job_that_failed_because_spark_was_shut_down_says_so_and_keeps_its_batch(lane: Lane) -> None:
+    lane.stopped = True
+    with pytest.raises(SparkDied):
+        lane.batch(changed=False, error=ValueError("x"), prepared=False)
     assert lane.states == [State.OPEN]

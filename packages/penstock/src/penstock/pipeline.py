@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from penstock.ledger import Prepared, TargetRef
 
 STATE = ".penstock"
+RESERVED = ("dead-letter-queue", "dead-letters")
 DLQ = "dead-letter-queue"  # the id of the configured queue; also its delivery name in the ledger
 KeyPath = tuple[str | int, ...]
 M = TypeVar("M", bound=Model)
@@ -314,7 +315,7 @@ class Pipeline:
     def _queue_config(self) -> ConnectorConfig:
         """The dead letter queue as the destination it is."""
         queue = self._config.dead_letter_queue
-        return ConnectorConfig(id=DLQ, type="destination", plugin=queue.plugin or "", settings=queue.settings)
+        return ConnectorConfig(id=DLQ, type="destination", plugin=queue.plugin or "none", settings=queue.settings)
 
     def _make(self, kind: str, config: ConnectorConfig | ProcessorConfig, path: KeyPath) -> Any:
         if (kind, config.id) in self._objects:
@@ -362,11 +363,20 @@ class Pipeline:
     def _loops(self) -> Iterator[Problem]:
         """A folder that is source and destination at once would be read for ever."""
         read = {_folder(c) for _, c in self._connectors("source")} - {None}
-        for path, d in self._connectors("destination"):
-            if _folder(d) in read:
-                where = (*path, "settings", "path")
+        taken: dict[Path, str] = {}
+        written = [*self._connectors("destination"), ((*self._path, "dead-letter-queue"), self._queue_config())]
+        for path, d in written:
+            folder, where = _folder(d), (*path, "settings", "path")
+            if folder in read:
                 what = "the destination writes into a folder that is read"
                 yield self._problem("config.loop", what, where, "use another folder")
+            elif folder is not None and taken.setdefault(folder, d.id) != d.id:
+                what = f"{taken[folder]!r} writes into the same folder"
+                yield self._problem("config.same-folder", what, where, "give each destination a folder of its own")
+            if d.id in RESERVED and d.type == "destination" and path[-1:] != ("dead-letter-queue",):
+                yield self._problem(
+                    "config.reserved-id", f"the id {d.id!r} is Penstock's own", (*path, "id"), "use another"
+                )
 
     def _plugin_problems(self, kind: str, c: ConnectorConfig | ProcessorConfig, path: KeyPath) -> Iterator[Problem]:
         if (kind, c.id) in self._objects:

@@ -50,7 +50,7 @@ class Printer:
         for p in summary.pipelines:
             print(f"\n{p.id}: {p.status.value} after {p.seconds:.1f} s", file=sys.stderr)
             for lane in p.lanes:
-                rate = f", {lane.read / p.seconds:,.0f} records/s" if p.seconds > 0 and lane.read else ""
+                rate = f", {lane.read / p.seconds:,.0f} records/s" if lane.read > p.seconds > 0 else ""
                 print(f"  {lane.source}: {lane.read:,} read, {lane.acked:,} acked{rate}", file=sys.stderr)
                 for name, n in lane.delivered.items():
                     counts = {
@@ -59,6 +59,8 @@ class Printer:
                         "discarded": lane.discarded,
                     }
                     shown = [f"{n:,} delivered", f"{lane.filtered.get(name, 0):,} filtered"]
+                    if lane.produced.get(name):
+                        shown.append(f"{lane.produced[name]:,} made by splitting")
                     shown += [f"{c[name]:,} {what}" for what, c in counts.items() if what != "filtered" and c.get(name)]
                     print(f"  {lane.source} → {name}: {', '.join(shown)}", file=sys.stderr)
                 for held in lane.held:
@@ -68,7 +70,11 @@ class Printer:
                     count = "an unknown number of" if r.records is None else f"{r.records:,}"
                     print(
                         f"  {lane.source}: {count} records in {r.files} files remain in {r.batches} unfinished batch(es);"
-                        " they are delivered at the next start",
+                        + (
+                            " they wait for the one that is held"
+                            if lane.held
+                            else " they are delivered at the next start"
+                        ),
                         file=sys.stderr,
                     )
             if p.error:

@@ -79,7 +79,7 @@ def classify(e: BaseException) -> PenstockError:
 
 
 def _java(causes: list[str]) -> PenstockError:
-    root = _first_line(causes[-1])
+    root = _python_line(causes) or _first_line(causes[-1])
     if any(FULL in c for c in causes):
         return _full(root)
     for text in causes:
@@ -121,6 +121,15 @@ def _causes(throwable: Any) -> list[str]:
         texts.append(str(throwable.toString()))
         throwable = throwable.getCause()
     return texts
+
+
+def _python_line(causes: list[str]) -> str:
+    """What a Python worker raised: the last line of its traceback says it."""
+    for text in causes:
+        if "PythonException" in text:
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            return lines[-1]
+    return ""
 
 
 def _first_line(text: str) -> str:

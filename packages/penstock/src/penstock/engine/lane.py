@@ -198,7 +198,7 @@ class LaneLoop:
             self._closed = error
             return
         if isinstance(error, WorkerDied) and faults.safeguard("isolate"):
-            self._halve(work, known, s, 0, error.why)
+            self._halve(work, known, s, 0, error.what)
             return
         if isinstance(error, UnreadableFile) and faults.safeguard("isolate"):
             if not cut_out(work, s, error.path):
@@ -213,8 +213,9 @@ class LaneLoop:
 
     def _halve(self, work: Work, known: Known, s: Snapshot, deaths: int, why: str) -> None:
         """A batch that kills is cut; one that can't be cut becomes a dead letter."""
-        self._report("halved", {"batch": s.batch, "why": why})
-        if not cut_in_halves(work, s, deaths):
+        if cut_in_halves(work, s, deaths):
+            self._report("halved", {"batch": s.batch, "why": why})
+        else:
             self._give_up(work, known, s, "batch.killed", f"processing it ends the process: {why}")
 
     def _give_up(self, work: Work, known: Known, s: Snapshot, code: str, why: str) -> None:
@@ -250,6 +251,8 @@ class LaneLoop:
     def _explain(self, work: Work, s: Snapshot, e: Exception) -> PenstockError:
         """A job that failed because its input changed under it says so. Never asked about prepared work."""
         error = classify(e)
+        if not isinstance(e, PenstockError) and not isinstance(error, SparkDied) and _stopped(work):
+            error = SparkDied("Spark was shut down", code="spark.died", why=error.why, hint="see spark.log")
         if not isinstance(e, PenstockError) and not isinstance(error, SparkDied):
             try:
                 work.source.recheck(s.ranges)
@@ -272,6 +275,14 @@ def _named(error: PenstockError, work: Work, s: Snapshot) -> PenstockError:
     if not error.where:
         error.where = f"{work.lane.pipeline}/{work.lane.source}, batch {s.batch}"
     return error
+
+
+def _stopped(work: Work) -> bool:
+    """A JVM that runs out of memory may still answer while its Spark is gone."""
+    try:
+        return bool(work.spark.sparkContext._jsc.sc().isStopped())
+    except Exception:
+        return True
 
 
 def _starts_at(s: Snapshot) -> int:

@@ -60,7 +60,8 @@ DDL = {
 _PAYLOADS = (record.AFTER, record.BEFORE, record.KEY)
 SECOND_TRY = "penstock: at most once, so a second try of a task is refused"
 
-_to_json = msgspec.json.Encoder(order="sorted").encode
+_to_json = msgspec.json.Encoder(order="sorted", decimal_format="number").encode
+_from_json = msgspec.json.Decoder().decode
 
 
 def text_of(value: Any) -> bytes | None:
@@ -72,6 +73,17 @@ def text_of(value: Any) -> bytes | None:
 
 class Unfit(Rejected):
     """The destination can't hold the record."""
+
+
+def reopen(value: Any) -> Any:
+    """The inverse for an open payload, which is an object or, where a function of the user made it so, raw."""
+    if type(value) is not bytes:
+        return value
+    try:
+        found = _from_json(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return value
+    return found if type(found) is dict else value
 
 
 @dataclass(frozen=True)
@@ -105,7 +117,10 @@ class PythonStage:
         if self.once:
             _refuse_second_try()
         for node in self.nodes:
-            node.processor.open()
+            try:
+                node.processor.open()
+            except Exception as e:
+                raise RuntimeError(f"the processor {node.id!r} can't start: {aside.describe(e)}") from e
         run = self._on_batches() or self._on_payloads() or self._on_records()
         for batch in batches:
             for out in self._run(run, batch):
@@ -129,10 +144,9 @@ class PythonStage:
         node = self.nodes[0]
 
         def run(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-            rows = batch.select([c for c in batch.schema.names if c in TYPES])
             deads: list[aside.Dead] = []
             filtered = delivered = 0
-            for piece, out in _isolated(function, rows, node, deads, self):
+            for piece, out in self._isolated(function, batch, deads):
                 keep = pa.array([True] * out.num_rows)
                 if "drop" in out.schema.names:
                     dropped = out.column("drop").fill_null(False)
@@ -141,24 +155,65 @@ class PythonStage:
                 if "reject" in out.schema.names:
                     for i, why in enumerate(out.column("reject").to_pylist()):
                         if why is not None and keep[i].as_py():
-                            r = _record_at(piece, i, self)
-                            deads.append(aside.dead(r, node.id, why, "processor.rejected", aside.form(r)))
+                            deads.append(self._dead_row(piece, i, node.id, str(why), "processor.rejected"))
                     keep = pc.and_(keep, pc.is_null(out.column("reject")))
+                if self.check is not None:
+                    keep = self._fitting(piece, out, keep, deads)
                 kept = out.filter(keep)
                 delivered += kept.num_rows
-                identity = piece.slice(0, out.num_rows).filter(keep) if out.num_rows <= piece.num_rows else None
+                whole = out.num_rows == piece.num_rows  # a function that loses rows is found by the account
+                identity = piece.filter(keep) if whole else piece.slice(0, kept.num_rows)
                 columns = {}
                 for name in self.returns:
                     if name in kept.schema.names:
                         columns[name] = _as_type(kept.column(name), TYPES[name])
-                    elif identity is not None and name in identity.schema.names:
+                    elif name in identity.schema.names and identity.num_rows == kept.num_rows:
                         columns[name] = identity.column(name)
-                if self.keep_given and identity is not None:
+                if self.keep_given and identity.num_rows == kept.num_rows:
                     columns[record.GIVEN] = _given_column(identity)
                 yield self._out(columns, kept.num_rows)
             yield self._aside(deads, aside.Count(batch.num_rows, 0, filtered, delivered, len(deads)))
 
         return run
+
+    def _isolated(
+        self, function: Op, rows: pa.RecordBatch, deads: list[aside.Dead]
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """What raises on a batch is tried in halves until the bad records are alone."""
+        try:
+            result = function(rows.select([c for c in rows.schema.names if c in TYPES]))
+            if isinstance(result, pa.Table):
+                result = pa.RecordBatch.from_arrays(
+                    [c.combine_chunks() for c in result.columns], names=result.schema.names
+                )
+            if not isinstance(result, pa.RecordBatch):
+                raise TypeError(f"returned {type(result).__name__} instead of an Arrow batch")  # noqa: TRY301
+        except Exception as e:
+            if rows.num_rows == 1:
+                deads.append(self._dead_row(rows, 0, self.nodes[0].id, aside.describe(e), "processor.error"))
+                return
+            middle = rows.num_rows // 2
+            yield from self._isolated(function, rows.slice(0, middle), deads)
+            yield from self._isolated(function, rows.slice(middle), deads)
+            return
+        yield rows, result
+
+    def _fitting(self, piece: pa.RecordBatch, out: pa.RecordBatch, keep: pa.Array, deads: list[aside.Dead]) -> pa.Array:
+        """Without what the destination can't hold."""
+        assert self.check is not None
+        name, unfit = self.check
+        column = out.column(record.AFTER) if record.AFTER in out.schema.names else piece.column(record.AFTER)
+        fits = []
+        for i, value in enumerate(_values(_as_type(column, pa.string()))):
+            why = unfit(value) if keep[i].as_py() else None
+            fits.append(why is None)
+            if why is not None:
+                deads.append(self._dead_row(piece, i, name, why, "destination.unfit"))
+        return pc.and_(keep, pa.array(fits, pa.bool_()))
+
+    def _dead_row(self, rows: pa.RecordBatch, i: int, node: str, why: str, code: str) -> aside.Dead:
+        r = _record_at(rows, i, self)
+        return aside.dead(r, node, why, code, _given_at(rows, i, _values(rows.column(record.AFTER).slice(i, 1))[0]))
 
     # -- payloads -----------------------------------------------------------------------------------------------------
 
@@ -174,6 +229,9 @@ class PythonStage:
                 return None
             ops.append(op)
             names[id(op)] = node.id
+        if self.shape is Shape.OPEN:
+            ops.insert(0, reopen)
+            names[id(reopen)] = self.nodes[0].id
         last = self._last()
         ops.append(last)
         names[id(last)] = self.nodes[-1].id
@@ -300,10 +358,9 @@ class PythonStage:
         rest = [c for c in names if c not in (record.AFTER, record.SEQ, record.POSITION, record.METADATA)]
         located = self.locate is not None and record.METADATA not in names
         time_, locate, source = self.batch_time, self.locate if located else None, self.source
-        decode = msgspec.json.decode
         for i, after in enumerate(columns[record.AFTER]):
             r = Record(
-                decode(after) if structured and after is not None else after,
+                reopen(after) if structured else after,
                 timestamp=time_,
                 source=source,
                 seq=columns[record.SEQ][i],
@@ -500,24 +557,3 @@ def _conditional(node: Node, shape: Shape | None) -> Op:
 
 def _as_text(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
-
-
-def _isolated(
-    function: Op, rows: pa.RecordBatch, node: Node, deads: list[aside.Dead], stage: PythonStage
-) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """What raises on a batch is tried in halves until the bad records are alone."""
-    try:
-        result = function(rows)
-        if isinstance(result, pa.Table):
-            result = result.combine_chunks().to_batches()[0] if result.num_rows else rows.slice(0, 0)
-        if not isinstance(result, pa.RecordBatch):
-            raise TypeError(f"returned {type(result).__name__} instead of an Arrow batch")  # noqa: TRY301
-        yield rows, result
-    except Exception as e:
-        if rows.num_rows == 1:
-            r = _record_at(rows, 0, stage)
-            deads.append(stage._nack(r, node.id, e, aside.form(r)))
-            return
-        middle = rows.num_rows // 2
-        yield from _isolated(function, rows.slice(0, middle), node, deads, stage)
-        yield from _isolated(function, rows.slice(middle), node, deads, stage)

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.native import Processor, Shape, Unsuitable, Where
 from penstock.plan.sql import ExpressionError, columns_of, compile_condition
+from penstock.plan.sql.spark import looks_inside
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def stages(nodes: Sequence[Node], shape: Shape) -> tuple[Stage, ...]:
     for node in nodes:
         where = node.processor.where(shape)
         behind = gives(node, where, shape)
-        check_condition(node, where)
+        check_condition(node, where, shape)
         alone = node.processor.on_batch() is not None if where is Where.PYTHON else False
         last = made[-1] if made else None
         if last is not None and last.where is where and not alone and last.nodes[-1].processor.on_batch() is None:
@@ -49,9 +50,11 @@ def stages(nodes: Sequence[Node], shape: Shape) -> tuple[Stage, ...]:
     return tuple(made)
 
 
-def check_condition(node: Node, where: Where) -> None:
+def check_condition(node: Node, where: Where, shape: Shape) -> None:
     if not node.condition:
         return
+    if shape is Shape.RAW and looks_inside(node.condition, "after"):
+        raise Unsuitable("the condition names a field of the payload, which is raw here", "put json.decode before it")
     if "{{" in node.condition:
         raise Unsuitable(
             "conditions in Go's template language are not supported yet", "write it as SQL, e.g. after.x = 1"

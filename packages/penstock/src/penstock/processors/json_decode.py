@@ -90,7 +90,10 @@ def decode(value: Any) -> Any:
         return value
     if value == b"":
         return None
-    found = _loads(value)
+    try:
+        found = _loads(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        raise Rejected(f"the payload is not JSON: {e}", code="json.invalid") from e
     if type(found) is dict or found is None:
         return found
     if isinstance(found, str):

@@ -51,7 +51,7 @@ class JsonEncode(Processor[JsonEncodeSettings]):
         return Step(set={record.AFTER: F.to_json(columns.after, {"ignoreNullFields": "false"})})
 
 
-_dumps = msgspec.json.Encoder(order="sorted").encode
+_dumps = msgspec.json.Encoder(order="sorted", decimal_format="number").encode
 
 
 def encode(value: Any) -> Any:

@@ -54,7 +54,12 @@ class Python(Processor[PythonSettings]):
             found: Any = importlib.import_module(module)
             for part in name.split("."):
                 found = getattr(found, part)
-            self._function = getattr(found, "function", found)
+            if isinstance(found, Marked):
+                if found.batch != self.settings.batch:
+                    given = "true" if found.batch else "false"
+                    raise TypeError(f"{self.settings.function} needs the setting `batch: {given}`")
+                found = found.function
+            self._function = found
         return self._function
 
     def apply(self, r: Record) -> Result:

@@ -12,7 +12,7 @@ from penstock.config import Settings
 from penstock.native import Columns, Processor, Record, Rejected, Shape, Step, Unsuitable, Where
 from penstock.plan.reference import Reference
 from penstock.plan.sql import ExpressionError, columns_of, compile_expression
-from penstock.plan.sql.spark import spark_text
+from penstock.plan.sql.spark import looks_inside, spark_text
 
 
 class SqlSettings(Settings):
@@ -45,6 +45,10 @@ class Sql(Processor[SqlSettings]):
     def where(self, shape: Shape) -> Where:
         if shape is Shape.RAW and self.reference.root == record.AFTER and self.reference.path:
             raise Unsuitable("the payload is raw: it has no fields yet", "put json.decode before it")
+        if shape is Shape.RAW and looks_inside(self.settings.expression, "after"):
+            raise Unsuitable(
+                "the expression names a field of the payload, which is raw here", "put json.decode before it"
+            )
         if shape is not Shape.OPEN and self.reference.root == record.AFTER:
             return Where.SPARK
         if self.reference == Reference("after", ()):

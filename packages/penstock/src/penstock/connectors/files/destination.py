@@ -83,12 +83,13 @@ class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
         assert d.rows is not None
         folder = self.staging_folder(d)
         seen = Observation()
-        lines = d.rows.select(F.col(record.AFTER).alias("value"))
+        order = [] if d.ordered else [record.ORDER]
+        lines = d.rows.select(F.col(record.AFTER).alias("value"), *order)
         counted = lines.observe(
             seen, F.count(F.lit(1)).alias("rows"), F.sum(F.octet_length("value") + F.lit(1)).alias("bytes")
         )
-        counted.write.text(str(folder))
-        parts = sorted((p for p in folder.iterdir() if p.name.startswith("part-")), key=_part_number)
+        counted.write.partitionBy(*order).text(str(folder))
+        parts = sorted(folder.glob("**/part-*"), key=_part_order)
         return self.adopt(d, parts, seen.get["rows"], seen.get["bytes"] or 0)
 
     def adopt(self, d: Delivery, files: Sequence[Path], rows: int, size: int) -> Staged:
@@ -179,8 +180,10 @@ def _lane(d: DeliveryId) -> str:
     return ".".join(part.replace(".", "%2E") for part in (d.pipeline, d.lane))
 
 
-def _part_number(path: Path) -> int:
-    return int(path.name.split("-")[1])
+def _part_order(path: Path) -> tuple[int, int]:
+    """Stretches of a strand first, where the folder says so, then the number Spark gave the file."""
+    name, _, order = path.parent.name.partition("=")
+    return int(order) if name == record.ORDER else 0, int(path.name.split("-")[1])
 
 
 def _newlines(paths: Iterable[Path]) -> int:

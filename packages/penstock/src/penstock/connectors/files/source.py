@@ -152,7 +152,7 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         bases = _spark_names(lines, ranges)
         rows = lines.select(F.col("value").alias(record.AFTER))
         if _NEEDS_PLACE & set(columns):
-            rows = _with_place(spark, lines, bases)
+            rows = _with_place(spark, lines, bases, columns)
         cores = spark.sparkContext.defaultParallelism
         blocks = sum(1 if _compressed(r.strand) else math.ceil(r.size / BLOCK) for r in ranges)
         return rows.coalesce(GROUPS_PER_CORE * cores) if blocks > BLOCKS_PER_CORE * cores else rows
@@ -262,15 +262,18 @@ class Places:
         return f"{path}#{seq - self.bases[i]}".encode(), {"penstock.file": path}
 
 
-def _with_place(spark: SparkSession, lines: DataFrame, bases: dict[str, int]) -> DataFrame:
-    """Adds what says where a line stands: seq, position and the file's name."""
+def _with_place(spark: SparkSession, lines: DataFrame, bases: dict[str, int], columns: Collection[str]) -> DataFrame:
+    """Adds what says where a line stands: seq, and where they are asked for position and the file's name. What is not asked
+    for must not be there: the engine counts directly above this, so nothing is pruned below."""
     from pyspark.sql import functions as F
 
     path, start = F.col("_metadata.file_path"), F.col("_metadata.file_block_start")
     place = F.monotonically_increasing_id().bitwiseAND(F.lit(PLACE_MASK))
     in_file = start + F.when(start > 0, 1).otherwise(0) + place
     rows = lines.select(F.col("value"), path.alias("_path"), in_file.alias("_in_file"))
-    if len(bases) <= MAP_LIMIT:
+    if len(set(bases.values())) == 1:
+        rows = rows.withColumn("_base", F.lit(next(iter(bases.values()))))
+    elif len(bases) <= MAP_LIMIT:
         rows = rows.withColumn(
             "_base", F.create_map(*(F.lit(x) for pair in bases.items() for x in pair))[F.col("_path")]
         )
@@ -281,11 +284,14 @@ def _with_place(spark: SparkSession, lines: DataFrame, bases: dict[str, int]) ->
         rows = rows.join(F.broadcast(table), "_path", "left")
     encoded = F.replace(F.regexp_replace("_path", "^file:/+", "/"), F.lit("+"), F.lit("%2B"))
     local = F.url_decode(encoded)  # Spark's spelling of a name back to the name itself
+    places = {
+        record.POSITION: F.concat(local, F.lit("#"), F.col("_in_file")).cast("binary"),
+        record.METADATA: F.create_map(F.lit("penstock.file"), local),
+    }
     return rows.select(
         F.col("value").alias(record.AFTER),
         (F.col("_base") + F.col("_in_file")).alias(record.SEQ),
-        F.concat(local, F.lit("#"), F.col("_in_file")).cast("binary").alias(record.POSITION),
-        F.create_map(F.lit("penstock.file"), local).alias(record.METADATA),
+        *(value.alias(name) for name, value in places.items() if name in columns),
     )
 
 

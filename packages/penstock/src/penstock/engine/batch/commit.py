@@ -8,6 +8,7 @@ nack (`late.py`).
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -147,7 +148,7 @@ def _write(work: Work, s: Snapshot, destination: NativeDestination[Any], d: Any,
     rows = reread(work.spark, work.state / staged.manifest[KEPT], schema)
     columns = [c for c in record.COLUMNS if c in destination.columns]
     given = with_defaults(rows, work, s, columns).select(*columns, record.ORDER)
-    delivery = Delivery(**asdict(d), attempt=0, attempt_id=f"{d.hash[:8]}{d.fence}", rows=given, ordered=False)
+    delivery = Delivery(**asdict(d), attempt=0, attempt_id=secrets.token_hex(8), rows=given, ordered=False)
     receipt = destination.write(delivery)
     faults.reach("written")
     return receipt

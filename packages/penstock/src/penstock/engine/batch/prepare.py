@@ -72,7 +72,7 @@ def stage_letters(
     own = work.delivery_id(s, DEAD_LETTERS + suffix)
     staged = DeadLetters(work).write_letters(own, attempt.id, letters)
     made = [Prepared(own.destination, own.hash, "", {}, staged.to_json(), 0, kind=Kind.DEAD_LETTERS)]
-    if work.dlq is not None:
+    if work.dlq is not None and faults.safeguard("dlq-decides"):
         made.append(_stage_queue(work, s, attempt, letters, DLQ + suffix))
     return made
 

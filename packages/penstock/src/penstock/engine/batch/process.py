@@ -146,7 +146,7 @@ def _node(rows: DataFrame, node: Node, shape: Shape, *, rehearsal: bool) -> Data
     if node.condition:
         condition = F.expr(spark_text(node.condition)).cast("boolean")
         if rehearsal:
-            rehearse(rows, condition)
+            _rehearse(rows, condition, node)
         rows = rows.withColumn("_condition", F.when(live, trap(condition)))
         raised = F.lit(f"the condition raised an error: {node.condition}")
         rows = _kill(rows, live & F.col("_condition").isNull(), node.id, "processor.condition", raised, shape)
@@ -163,9 +163,10 @@ def _node(rows: DataFrame, node: Node, shape: Shape, *, rehearsal: bool) -> Data
         return rows.drop("_condition")
     step_value = F.struct(*(value.alias(name) for name, value in parts.items()))
     if rehearsal:
-        rehearse(rows, step_value)
+        _rehearse(rows, step_value, node)
     rows = rows.withColumn("_step", F.when(live, trap(step_value)))
-    raised = F.lit(f"an expression of {node.id} raised an error")
+    text = getattr(node.processor.settings, "expression", "")
+    raised = F.lit(f"the expression raised an error: {text}" if text else f"{node.id} raised an error")
     rows = rows.withColumn("_live", live)
     rows = _kill(rows, F.col("_live") & F.col("_step").isNull(), node.id, "processor.expression", raised, shape)
     if step.reject is not None:
@@ -181,6 +182,14 @@ def _node(rows: DataFrame, node: Node, shape: Shape, *, rehearsal: bool) -> Data
         filtered = F.when(ok & F.col("_step.value.drop"), F.lit(FILTERED))
         changed[record.OUTCOME] = filtered.otherwise(F.col(record.OUTCOME))
     return rows.withColumns(changed).drop("_condition", "_step", "_live")
+
+
+def _rehearse(rows: DataFrame, value: Column, node: Node) -> None:
+    try:
+        rehearse(rows, value)
+    except Stop as e:
+        e.what = f"The processor {node.id!r}: {e.what[0].lower()}{e.what[1:]}"
+        raise
 
 
 def reject(rows: DataFrame, why: Column, node: str, code: str, shape: Shape) -> DataFrame:

@@ -8,7 +8,7 @@ from penstock.plan.sql.text import COLUMNS, parse_spark
 
 
 def columns_of(text: str) -> frozenset[str]:
-    """Names that are no columns of a record (functions, `batch_time`, a lambda's own) are left out."""
+    """Names that are no columns of a record (functions, a lambda's own) are left out."""
     return frozenset(_heads(parse_spark(text))) & frozenset(COLUMNS)
 
 

@@ -14,3 +14,9 @@ def spark_text(text: str) -> str:
         return match[0].rsplit(".", 1)[1].lower() if match["conduit"] else match[0]
 
     return _PARTS.sub(change, text)
+
+
+def looks_inside(text: str, column: str) -> bool:
+    """True when the expression names a field of this column: `after.x`, `after['x']`."""
+    plain = _PARTS.sub(lambda m: m[0] if m["other"] and not m[0].startswith(("`", "-", "/")) else " ", spark_text(text))
+    return re.search(rf"(?<![\w.]){column}\s*(\.|\[)", plain, re.IGNORECASE) is not None

@@ -170,6 +170,8 @@ def not_parsed(error: SqlglotError, text: str) -> ExpressionError:
         before = sum(len(part) + 1 for part in text.split("\n")[: line - 1])
         column = max(1, before + col - max(0, len(mark) - 1))  # sqlglot counts to a token's last character
     what = str(first.get("description") or "").rstrip(". ")
+    if "sqlglot" in what:  # what it lacks, in words of its own classes
+        what = "something is missing"
     return ExpressionError(
         f"the expression does not parse: {what}" + (f" near {mark!r}" if mark else ""), column=column
     )

@@ -311,7 +311,7 @@ def _refuse_clock(name: str, node: exp.Expression) -> NoReturn:
     refuse(
         f"{name} is not the same when a batch is run again",
         node,
-        "use `batch_time`, the time of the snapshot (on payloads with a schema), or `timestamp`, the record's own",
+        "use `timestamp`, the time of the record",
     )
 
 
