@@ -606,7 +606,8 @@ def test_a_retry_restarts_only_its_lane_and_a_closed_gate_stops_them_all(bench: 
     assert "p/a" in error.where
     assert len(bench.ids()) < 60 + 7 + len(ids)  # b was stopped on its way
     bench.run(p.dead_letter_queue(window=0))
-    assert sorted(bench.ids()[60:]) == sorted([*ids, *(f"f00003:{n}" for n in range(10) if n != 7)])
+    new = [i for i in bench.ids() if int(i[1:6]) >= 3]
+    assert sorted(new) == sorted([*(i for i in ids if i != "f00003:7"), *(f"f00003:{n}" for n in range(10) if n != 7)])
 
 
 def test_an_unreadable_file_is_one_dead_letter_and_the_others_are_delivered(bench: Bench) -> None:

@@ -11,11 +11,6 @@ from penstock import Record
 from penstock.engine import aside
 
 
-def bug(where: str) -> pytest.MarkDecorator:
-    """A promise that is not kept yet: it is red as soon as it is."""
-    return pytest.mark.xfail(strict=True, reason=where)
-
-
 @pytest.mark.parametrize(
     "value", [None, b"", b"text", "ü€😀\0\n".encode(), b"\xff\xfe", bytes(range(256)), {"a": [1, None]}]
 )
@@ -105,11 +100,8 @@ ODD: dict[str, Any] = {
 }
 
 
-REPR = bug("aside.py line: repr raises")
-
-
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=REPR) if n in ("something deep", "something without a name") else n for n in ODD]
+    "name", [pytest.param(n) if n in ("something deep", "something without a name") else n for n in ODD]
 )
 def test_whatever_is_in_a_record_its_dead_letter_can_be_written_and_read(name: str) -> None:
     dead = aside.dead(Record(ODD[name], seq=7), "n", "why", "c", {"after": {"text": "given"}})
@@ -117,7 +109,6 @@ def test_whatever_is_in_a_record_its_dead_letter_can_be_written_and_read(name: s
     assert (again.seq, again.error, again.given) == (7, "why", {"after": {"text": "given"}})
 
 
-@bug("aside.py line: a surrogate in the error")
 @pytest.mark.parametrize("error", ["\ud800", ValueError("\udcff")])
 def test_an_error_that_is_no_utf_8_can_be_written_and_read(error: Any) -> None:
     again = aside.decode_dead(aside.line(aside.dead(Record(b"a", seq=7), "n", error, "c", None)))

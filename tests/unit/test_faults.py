@@ -102,7 +102,6 @@ def test_every_point_and_safeguard_that_is_declared_is_used_and_no_other() -> No
     assert _names("safeguard") - set(faults.SAFEGUARDS) == set()
 
 
-@pytest.mark.xfail(strict=True, reason="testing/faults.py: `dlq-decides` is declared and nothing asks for it")
 def test_every_safeguard_that_is_declared_is_asked_for() -> None:
     assert set(faults.SAFEGUARDS) - _names("safeguard") == set()
 

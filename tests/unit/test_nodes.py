@@ -15,11 +15,6 @@ RAW, TYPED, OPEN = Shape.RAW, Shape.TYPED, Shape.OPEN
 PYTHON, SPARK = Where.PYTHON, Where.SPARK
 
 
-def bug(where: str) -> pytest.MarkDecorator:
-    """A promise that is not kept yet: it is red as soon as it is."""
-    return pytest.mark.xfail(strict=True, reason=where)
-
-
 def node(plugin: str, *, condition: str = "", id: str = "", **settings: Any) -> Node:
     made = builtin.implementation("processor", plugin)(
         builtin.settings_class("processor", plugin)(**settings), id or plugin
@@ -105,7 +100,6 @@ def test_what_can_not_run_is_refused(made: Node, shape: Shape, what: str) -> Non
     assert caught.value.hint or "does not parse" in str(caught.value)
 
 
-@bug("json_decode.py, json_encode.py where: every record is nacked instead")
 @pytest.mark.parametrize("plugin", ["json.decode", "json.encode"])
 def test_a_field_of_a_raw_payload_can_be_neither_decoded_nor_encoded(plugin: str) -> None:
     with pytest.raises(Unsuitable, match="raw"):

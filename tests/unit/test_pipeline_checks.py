@@ -16,11 +16,6 @@ from penstock.processors.python import Python
 HEAD = 'version: "2.2"\npipelines:\n  - id: p\n'
 
 
-def bug(where: str) -> pytest.MarkDecorator:
-    """A promise that is not kept yet: it is red as soon as it is."""
-    return pytest.mark.xfail(strict=True, reason=where)
-
-
 CONNECTORS = """\
     connectors:
       - id: in
@@ -210,7 +205,6 @@ def test_at_most_once_leaves_files_where_they_are(tmp_path: Path) -> None:
     assert "keep" in problem.hint
 
 
-@bug("pipeline.py _guarantee_problems: compares the reference, not its value")
 def test_at_most_once_takes_a_variable_that_says_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AFTER", "keep")
     path = tmp_path / "p.yaml"
@@ -220,7 +214,6 @@ def test_at_most_once_takes_a_variable_that_says_keep(tmp_path: Path, monkeypatc
     Pipeline.from_file(path).plan()
 
 
-@bug("pipeline.py _guarantee_problems: objects have no settings there")
 def test_at_most_once_leaves_files_of_a_source_given_as_an_object_too() -> None:
     source = FilesSource(FilesSourceSettings(path="/in", after_ack="delete"), "in")
     pipeline = Pipeline("p").guarantee("at-most-once").source("in", source).destination("out", "files", path="/out")

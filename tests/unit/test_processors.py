@@ -19,11 +19,6 @@ from penstock.processors import json_decode, json_encode
 from penstock.processors.python import FunctionProcessor, Python, PythonSettings
 
 
-def bug(where: str) -> pytest.MarkDecorator:
-    """A promise that is not kept yet: it is red as soon as it is."""
-    return pytest.mark.xfail(strict=True, reason=where)
-
-
 def made(plugin: str, **settings: Any) -> Processor[Any]:
     cls = builtin.settings_class("processor", plugin)
     p: Processor[Any] = builtin.implementation("processor", plugin)(cls(**settings), plugin)
@@ -131,7 +126,7 @@ def test_a_key_and_a_field_can_be_decoded_too() -> None:
     assert (r.key, r.before, r.after) == ({"k": 2}, {"b": 3}, {"x": {"y": 1}})
 
 
-@pytest.mark.parametrize("value", [b"", pytest.param("", marks=bug("json_decode.py decode: empty text is an error"))])
+@pytest.mark.parametrize("value", [b"", pytest.param("")])
 def test_an_empty_field_is_decoded_to_nothing(value: Any) -> None:
     r = Record({"x": value})
     made("json.decode", field=".Payload.After.x").apply(r)
@@ -176,7 +171,6 @@ def test_json_is_encoded_with_sorted_keys(payload: Any, result: Any) -> None:
         assert apply(made("json.encode"), Record(payload)) is result
 
 
-@bug("json_encode.py encode: NaN becomes null")
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_a_number_that_json_does_not_have_is_an_error(value: float) -> None:
     assert issubclass(both(made("json.encode"), {"x": value}), Exception)
@@ -186,7 +180,6 @@ def test_a_decimal_is_a_number() -> None:
     assert both(made("json.encode"), {"x": Decimal("1.50")}) == b'{"x":1.50}'
 
 
-@bug("json_encode.py encode: becomes base64")
 def test_bytes_of_another_class_are_raw() -> None:
     class Mine(bytes):
         pass
@@ -252,7 +245,6 @@ def test_what_can_not_be_set_is_refused(settings: dict[str, str], words: str) ->
     assert words in refused("field.set", **settings)
 
 
-@bug("field_set.py: every record is nacked instead")
 def test_a_field_of_the_operation_does_not_exist() -> None:
     assert "must" in refused("field.set", field=".Operation.x", value="create")
 
@@ -312,7 +304,6 @@ def test_settings_of_sql_that_make_no_sense_are_refused(settings: dict[str, str]
     assert words in refused("sql", **settings)
 
 
-@bug("sql.py: metadata that is no map of text fails the job")
 @pytest.mark.parametrize("field", [".Metadata", ".Metadata.a.b"])
 def test_sql_sets_one_key_of_the_metadata(field: str) -> None:
     """Anything else would leave metadata that is no map of text."""
@@ -379,7 +370,6 @@ def test_a_module_in_a_package_is_found(tmp_path: Path) -> None:
     assert isinstance(result, Record)
 
 
-@bug("python.py _load: the first module of a name wins")
 @pytest.mark.usefixtures("clean_imports")
 def test_functions_of_one_name_in_two_folders_are_two_functions(tmp_path: Path) -> None:
     """Two pipelines, each with a `steps.py` beside its file, share Spark's Python workers."""

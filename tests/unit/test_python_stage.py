@@ -30,11 +30,6 @@ TIME = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 RETURNS = ("seq", "part", "after")
 
 
-def bug(where: str) -> pytest.MarkDecorator:
-    """A promise that is not kept yet: it is red as soon as it is."""
-    return pytest.mark.xfail(strict=True, reason=where)
-
-
 def node(function: Callable[[Any], Any], id: str = "f", *, condition: str = "", batch: bool = False) -> Node:
     return Node(FunctionProcessor(function, id, batch=batch), condition)
 
@@ -279,7 +274,6 @@ def test_the_node_of_a_nack_is_the_one_that_raised() -> None:
     assert dead.node == "second"
 
 
-@bug("python_stage.py _nack: e.what is not there, the job fails")
 def test_an_error_that_has_no_words_of_its_own_is_a_nack_too() -> None:
     class Careless(Rejected):
         def __init__(self) -> None:
@@ -288,22 +282,18 @@ def test_an_error_that_has_no_words_of_its_own_is_a_nack_too() -> None:
     one_bad(raises(Careless()), code="processor.rejected")
 
 
-@bug("aside.py line: a surrogate in error or code fails the job")
 @pytest.mark.parametrize("surrogate", [ValueError("\ud800"), Rejected("\udcff"), Rejected("x", code="\ud800")])
 def test_an_error_text_that_is_no_utf_8_is_a_nack_too(surrogate: Exception) -> None:
     ran = run(stage(node(only(1, raises(surrogate)))), rows(b"a", b"b", b"c"))
     assert [d.seq for d in ran.dead] == [1]
 
 
-CODE = bug("aside.py dead: a code that is no text can be written and not read; a surrogate fails the job")
-
-
 @pytest.mark.parametrize(
     "reason, code",
     [
-        pytest.param("x", None, marks=CODE),
-        pytest.param("x", 5, marks=CODE),
-        pytest.param("\ud800", "c", marks=CODE),
+        pytest.param("x", None),
+        pytest.param("x", 5),
+        pytest.param("\ud800", "c"),
         (None, "c"),
         (5, "c"),
     ],
@@ -335,8 +325,6 @@ def cyclic() -> Any:
     return value
 
 
-REPR = bug("aside.py line: repr of what user code left raises, the job fails")
-
 ODD_PAYLOADS: list[Any] = [
     object,
     lambda: {"x": object()},
@@ -344,9 +332,9 @@ ODD_PAYLOADS: list[Any] = [
     lambda: {"\ud800": 1},
     lambda: "\ud800",
     cyclic,
-    pytest.param(deep, marks=REPR),
-    pytest.param(Unrepresentable, marks=REPR),
-    pytest.param(lambda: {"x": Unrepresentable()}, marks=REPR),
+    pytest.param(deep),
+    pytest.param(Unrepresentable),
+    pytest.param(lambda: {"x": Unrepresentable()}),
     lambda: lambda: 1,
 ]
 
@@ -414,7 +402,6 @@ ODD_FIELDS = {
 }
 
 
-@bug("python_stage.py _columns: outside the record's try, the job fails")
 @pytest.mark.parametrize("name", ODD_FIELDS)
 def test_a_field_that_can_not_be_written_is_a_nack_of_its_record(name: str) -> None:
     made = stage(node(only(1, ODD_FIELDS[name])), returns=COLUMNS)
@@ -443,7 +430,6 @@ def test_what_was_given_is_kept_however_the_record_was_changed_before_it_failed(
         assert dead.form["key"] == {"text": "changed"}
 
 
-@bug("aside.py dead: the form is a live reference")
 def test_the_form_of_a_dead_part_is_not_changed_by_its_siblings() -> None:
     """Parts share what `derive` shares; the letter says how it was when it failed."""
 
@@ -504,7 +490,6 @@ def test_a_payload_travels_as_text(value: Any, text: bytes | None) -> None:
     assert text_of(value) == text
 
 
-@bug("python_stage.py text_of: becomes base64 without a word")
 def test_bytes_of_another_class_are_bytes() -> None:
     """`numpy.bytes_` is one; as JSON it would be base64."""
 
@@ -548,21 +533,18 @@ def test_parts_that_are_dropped_or_nacked_keep_their_numbers() -> None:
     assert ran.counts == [aside.Count(1, 4, 1, 3, 1)]
 
 
-@bug("python_stage.py: the same object twice has one part number")
 def test_the_same_record_twice_is_two_parts() -> None:
     ran = run(stage(node(lambda r: [r, r])), rows(b"x"))
     assert sorted(ran.identities) == [(0, 0), (0, 1)]
     assert ran.after == [b"x", b"x"]
 
 
-@bug("python_stage.py: a single new record has seq 0 and no source")
 def test_a_new_record_takes_the_identity_of_the_one_it_stands_for() -> None:
     made = stage(node(lambda r: Record(b"new")), returns=("source", "seq", "part", "position", "after"), locate=place)
     ran = run(made, rows(b"a", b"b", first=5))
     assert [(r["source"], r["seq"], r["position"]) for r in ran.delivered] == [(b"in", 5, b"#5"), (b"in", 6, b"#6")]
 
 
-@bug("python_stage.py: a single new record has seq 0")
 def test_a_new_record_that_fails_later_is_the_nack_of_the_one_it_stands_for() -> None:
     made = stage(node(lambda r: Record(b"new"), "new"), node(raises(ValueError("x")), "bad"))
     assert [d.seq for d in run(made, rows(b"a", b"b", first=5)).dead] == [5, 6]
@@ -581,7 +563,6 @@ def test_parts_made_from_nothing_take_the_identity_of_their_record() -> None:
     ]
 
 
-@bug("python_stage.py: seq, part and source are taken from user code")
 def test_identity_is_not_for_changing() -> None:
     def f(r: Record) -> Record:
         r.seq, r.part, r.source = 999, 7, "other"
@@ -591,14 +572,12 @@ def test_identity_is_not_for_changing() -> None:
     assert [(r["source"], r["seq"], r["part"]) for r in ran.delivered] == [(b"in", 0, 0), (b"in", 1, 0)]
 
 
-@bug("python_stage.py _columns: read when the batch ends")
 def test_one_record_returned_for_many_is_many_records() -> None:
     template = Record(b"constant")
     ran = run(stage(node(lambda r: template), returns=("seq", "part", "after")), rows(b"a", b"b", b"c"))
     assert [r["seq"] for r in ran.delivered] == [0, 1, 2]
 
 
-@bug("python_stage.py _columns: read when the batch ends")
 def test_what_is_changed_after_it_was_returned_is_not_what_was_returned() -> None:
     last: list[Record] = []
 
@@ -612,7 +591,6 @@ def test_what_is_changed_after_it_was_returned_is_not_what_was_returned() -> Non
     assert [r["metadata"] for r in ran.delivered] == [[], []]
 
 
-@bug("python_stage.py: part numbers begin at 0 in every stage")
 def test_parts_split_again_by_a_later_stage_stay_apart() -> None:
     """A record that the pipeline split and a destination splits again: (source, seq, part) is its identity."""
 
@@ -702,7 +680,6 @@ def seen_by(batch: pa.RecordBatch, **options: Any) -> Record:
     return r
 
 
-@bug("python_stage.py _values: text columns are given as bytes")
 def test_a_record_has_what_its_columns_say_as_text() -> None:
     columns = {
         "source": pa.array(["other"]),
@@ -768,7 +745,6 @@ def test_a_condition_that_raises_costs_its_record() -> None:
     assert [(d.seq, d.node) for d in ran.dead] == [(1, "d")]
 
 
-@bug("python_stage.py _conditional: only the first node sees text")
 def test_a_condition_sees_a_raw_payload_as_text_wherever_it_stands() -> None:
     same = node(lambda r: r, "same")
     for chain in (
@@ -820,7 +796,6 @@ def test_what_it_can_not_hold_is_its_nack_on_the_fast_way_too() -> None:
 # -- the fast way ------------------------------------------------------------------------------------------------------
 
 
-@bug("python_stage.py _on_payloads: names by id of a shared function")
 def test_two_processors_of_one_kind_are_told_apart_in_a_nack() -> None:
     for chain in ([decode("one"), decode("two")], [decode("one"), node(lambda r: r, "f"), decode("two")]):
         [dead] = run(stage(*chain), rows(b"no JSON")).dead
@@ -842,7 +817,7 @@ def test_payloads_alone_and_whole_records_come_to_the_same() -> None:
 @pytest.mark.parametrize(
     "returns",
     [
-        pytest.param(("after",), marks=bug("python_stage.py _on_payloads: rows are kept only with other columns")),
+        pytest.param(("after",)),
         ("seq", "after"),
         COLUMNS,
     ],
@@ -1056,7 +1031,6 @@ def test_a_function_that_loses_or_makes_a_row_never_adds_up(change: int) -> None
     assert any(c.read + c.produced != c.delivered + c.filtered + c.dead for c in ran.counts) or len(ran.dead) == 3
 
 
-@bug("python_stage.py _on_batches: one count for all pieces")
 def test_a_row_lost_in_one_half_and_made_in_the_other_is_noticed() -> None:
     """It raises on the whole, so halves are tried; one row too few here and one too many there must not cancel out."""
 
@@ -1070,7 +1044,6 @@ def test_a_row_lost_in_one_half_and_made_in_the_other_is_noticed() -> None:
     assert any(c.read + c.produced != c.delivered + c.filtered + c.dead for c in ran.counts) or len(ran.dead) == 4
 
 
-@bug("python_stage.py _on_batches: identity is taken from user code")
 @pytest.mark.parametrize("column", ["seq", "part", "source", "position"])
 def test_a_function_of_batches_can_not_change_identity(column: str) -> None:
     def f(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -1087,14 +1060,11 @@ def test_a_function_of_batches_can_not_change_identity(column: str) -> None:
     )
 
 
-ODD_DROP = bug("python_stage.py _on_batches: outside the try, the job fails")
-
-
 @pytest.mark.parametrize(
     "odd",
     [
-        pytest.param({"drop": pa.array([0, 1])}, marks=ODD_DROP),
-        pytest.param({"drop": pa.array(["yes", "no"])}, marks=ODD_DROP),
+        pytest.param({"drop": pa.array([0, 1])}),
+        pytest.param({"drop": pa.array(["yes", "no"])}),
         {"after": pa.array([1.5, 2.5])},
         {"reject": pa.array([None, 5])},
     ],

@@ -130,7 +130,6 @@ def test_drop_reads_as_what_it_is() -> None:
     assert isinstance(DROP, Drop)
 
 
-@pytest.mark.xfail(strict=True, reason="penstock_sdk/record.py Drop: has no __reduce__")
 def test_drop_is_one_object_in_every_process() -> None:
     """A processor in a notebook is sent to Spark by value, with the DROP it refers to."""
     assert pickle.loads(pickle.dumps(DROP)) is DROP

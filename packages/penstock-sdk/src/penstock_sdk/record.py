@@ -137,6 +137,9 @@ class Drop:
     def __repr__(self) -> str:
         return "DROP"
 
+    def __reduce__(self) -> str:
+        return "DROP"  # one object in every process
+
 
 DROP: Final = Drop()
 

@@ -418,7 +418,8 @@ class Pipeline:
                     "set `guarantee: at-least-once` on the pipeline, or use another destination",
                 )
         for path, c in self._connectors("source"):
-            if guarantee == "at-most-once" and c.settings.get("after-ack", "keep") != "keep":
+            made = self._try_make("source", c)
+            if guarantee == "at-most-once" and getattr(made and made.settings, "after_ack", "keep") != "keep":
                 yield self._problem(
                     "config.guarantee",
                     "at most once acks a file before it is read: it must stay where it is",

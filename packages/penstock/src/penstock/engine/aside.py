@@ -43,18 +43,21 @@ class Count(msgspec.Struct):
     delivered: int
     dead: int
 
+    @property
+    def balanced(self) -> bool:
+        return self.read + self.produced == self.filtered + self.delivered + self.dead
 
-_encode = msgspec.json.Encoder().encode
+    def __add__(self, other: Count) -> Count:
+        return Count(*(getattr(self, n) + getattr(other, n) for n in self.__struct_fields__))
+
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
 decode_dead = msgspec.json.Decoder(Dead).decode
 decode_count = msgspec.json.Decoder(Count).decode
 
 
 def line(value: Dead | Count) -> bytes:
-    try:
-        return _encode(value)
-    except (TypeError, ValueError, RecursionError):  # user code has put something into the record that is not data
-        assert isinstance(value, Dead)
-        return _encode(msgspec.structs.replace(value, form={"repr": repr(value.form)[: 100 * ERROR_CHARACTERS]}))
+    return _encode(value)
 
 
 def payload(value: Any) -> Any:
@@ -92,13 +95,34 @@ def form(r: Record) -> dict[str, Any]:
     return found
 
 
-def dead(r: Record, node: str, error: BaseException | str, code: str, given: dict[str, Any] | None) -> Dead:
-    text = error if isinstance(error, str) else describe(error)
+def dead(r: Record, node: str, error: object, code: object, given: dict[str, Any] | None) -> Dead:
+    """Never raises, whatever user code has left in the record, its error or its reason."""
+    text = _utf8(error if isinstance(error, str) else describe(error))
     now = time.time_ns() // 1_000_000
-    return Dead(r.seq, r.part, node, code, text[:ERROR_CHARACTERS], now, given, form(r))
+    return Dead(r.seq, r.part, node, _utf8(str(code)), text[:ERROR_CHARACTERS], now, given, _form_now(r))
 
 
-def describe(error: BaseException) -> str:
+def _form_now(r: Record) -> dict[str, Any]:
+    """A copy: what is shared with other parts of the record may be changed after this."""
+    try:
+        found = form(r)
+    except Exception as e:  # user code has taken the record apart
+        return {"repr": describe(e)}
+    try:
+        copy: dict[str, Any] = msgspec.json.decode(_encode(found))
+    except Exception:  # or has put something into it that is not data
+        try:
+            return {"repr": _utf8(repr(found)[: 100 * ERROR_CHARACTERS])}
+        except Exception as e:
+            return {"repr": describe(e)}
+    return copy
+
+
+def _utf8(text: str) -> str:
+    return text.encode(errors="replace").decode()
+
+
+def describe(error: object) -> str:
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # an exception that can't even say what it is

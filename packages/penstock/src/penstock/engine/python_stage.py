@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock import record
 from penstock.engine import aside
@@ -58,32 +58,26 @@ DDL = {
     record.AFTER: "string",
 }
 _PAYLOADS = (record.AFTER, record.BEFORE, record.KEY)
+_TEXTS = (record.OPERATION, record.NAMESPACE, record.PHASE)
+_IDENTITY = (record.SOURCE, record.SEQ, record.PART, record.POSITION)  # the source's own: user code does not change it
 SECOND_TRY = "penstock: at most once, so a second try of a task is refused"
 
+PARTS = 1 << 16  # of one record in one stage
+
 _to_json = msgspec.json.Encoder(order="sorted", decimal_format="number").encode
-_from_json = msgspec.json.Decoder().decode
 
 
 def text_of(value: Any) -> bytes | None:
     """A payload as it travels between stages: raw as it is, structured as JSON."""
     if type(value) is bytes or value is None:
         return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
     return value.encode() if isinstance(value, str) else _to_json(value)
 
 
 class Unfit(Rejected):
     """The destination can't hold the record."""
-
-
-def reopen(value: Any) -> Any:
-    """The inverse for an open payload, which is an object or, where a function of the user made it so, raw."""
-    if type(value) is not bytes:
-        return value
-    try:
-        found = _from_json(value)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return value
-    return found if type(found) is dict else value
 
 
 @dataclass(frozen=True)
@@ -144,76 +138,18 @@ class PythonStage:
         node = self.nodes[0]
 
         def run(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+            total = aside.Count(0, 0, 0, 0, 0)
             deads: list[aside.Dead] = []
-            filtered = delivered = 0
-            for piece, out in self._isolated(function, batch, deads):
-                keep = pa.array([True] * out.num_rows)
-                if "drop" in out.schema.names:
-                    dropped = out.column("drop").fill_null(False)
-                    filtered += sum(dropped.to_pylist())
-                    keep = pc.invert(dropped)
-                if "reject" in out.schema.names:
-                    for i, why in enumerate(out.column("reject").to_pylist()):
-                        if why is not None and keep[i].as_py():
-                            deads.append(self._dead_row(piece, i, node.id, str(why), "processor.rejected"))
-                    keep = pc.and_(keep, pc.is_null(out.column("reject")))
-                if self.check is not None:
-                    keep = self._fitting(piece, out, keep, deads)
-                kept = out.filter(keep)
-                delivered += kept.num_rows
-                whole = out.num_rows == piece.num_rows  # a function that loses rows is found by the account
-                identity = piece.filter(keep) if whole else piece.slice(0, kept.num_rows)
-                columns = {}
-                for name in self.returns:
-                    if name in kept.schema.names:
-                        columns[name] = _as_type(kept.column(name), TYPES[name])
-                    elif name in identity.schema.names and identity.num_rows == kept.num_rows:
-                        columns[name] = identity.column(name)
-                if self.keep_given and identity.num_rows == kept.num_rows:
-                    columns[record.GIVEN] = _given_column(identity)
-                yield self._out(columns, kept.num_rows)
-            yield self._aside(deads, aside.Count(batch.num_rows, 0, filtered, delivered, len(deads)))
+            for done in _isolated(function, batch, node, self):
+                yield self._out(done.columns, done.count.delivered)
+                deads += done.deads
+                if not done.count.balanced:  # one line for itself, so that nothing can make up for it
+                    yield self._aside([], done.count)
+                else:
+                    total += done.count
+            yield self._aside(deads, total)
 
         return run
-
-    def _isolated(
-        self, function: Op, rows: pa.RecordBatch, deads: list[aside.Dead]
-    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """What raises on a batch is tried in halves until the bad records are alone."""
-        try:
-            result = function(rows.select([c for c in rows.schema.names if c in TYPES]))
-            if isinstance(result, pa.Table):
-                result = pa.RecordBatch.from_arrays(
-                    [c.combine_chunks() for c in result.columns], names=result.schema.names
-                )
-            if not isinstance(result, pa.RecordBatch):
-                raise TypeError(f"returned {type(result).__name__} instead of an Arrow batch")  # noqa: TRY301
-        except Exception as e:
-            if rows.num_rows == 1:
-                deads.append(self._dead_row(rows, 0, self.nodes[0].id, aside.describe(e), "processor.error"))
-                return
-            middle = rows.num_rows // 2
-            yield from self._isolated(function, rows.slice(0, middle), deads)
-            yield from self._isolated(function, rows.slice(middle), deads)
-            return
-        yield rows, result
-
-    def _fitting(self, piece: pa.RecordBatch, out: pa.RecordBatch, keep: pa.Array, deads: list[aside.Dead]) -> pa.Array:
-        """Without what the destination can't hold."""
-        assert self.check is not None
-        name, unfit = self.check
-        column = out.column(record.AFTER) if record.AFTER in out.schema.names else piece.column(record.AFTER)
-        fits = []
-        for i, value in enumerate(_values(_as_type(column, pa.string()))):
-            why = unfit(value) if keep[i].as_py() else None
-            fits.append(why is None)
-            if why is not None:
-                deads.append(self._dead_row(piece, i, name, why, "destination.unfit"))
-        return pc.and_(keep, pa.array(fits, pa.bool_()))
-
-    def _dead_row(self, rows: pa.RecordBatch, i: int, node: str, why: str, code: str) -> aside.Dead:
-        r = _record_at(rows, i, self)
-        return aside.dead(r, node, why, code, _given_at(rows, i, _values(rows.column(record.AFTER).slice(i, 1))[0]))
 
     # -- payloads -----------------------------------------------------------------------------------------------------
 
@@ -227,17 +163,19 @@ class PythonStage:
                 op = _conditional_payload(op, node.condition)
             if op is None:
                 return None
+            if id(op) in names:  # two of one kind: told apart where one of them raises
+                op = partial(op)
             ops.append(op)
             names[id(op)] = node.id
-        if self.shape is Shape.OPEN:
-            ops.insert(0, reopen)
-            names[id(reopen)] = self.nodes[0].id
         last = self._last()
         ops.append(last)
         names[id(last)] = self.nodes[-1].id
         others = [c for c in self.returns if c != record.AFTER]
         if self.locate is not None and {record.POSITION, record.METADATA} & set(others):
             return None
+
+        structured = self.shape is Shape.OPEN
+        takes = bool(others) or self.keep_given
 
         def run(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             given = _values(batch.column(record.AFTER))
@@ -248,7 +186,7 @@ class PythonStage:
             filtered = 0
             f: Op = last
             p: Any
-            for i, p in enumerate(given):
+            for i, p in enumerate(map(opened, given) if structured else given):
                 try:
                     for f in ops:
                         p = f(p)
@@ -256,17 +194,21 @@ class PythonStage:
                             break
                     else:
                         append(p)
-                        if others:
+                        if takes:
                             kept.append(i)
                         continue
                     filtered += 1
                 except Exception as e:
                     r = _record_at(batch, i, self)
                     r.after = p
-                    deads.append(self._nack(r, names[id(f)], e, _given_at(batch, i, given[i])))
+                    deads.append(
+                        self._nack(
+                            r, names[id(f)], e, _given_at(batch, i, opened(given[i]) if structured else given[i])
+                        )
+                    )
             after = pa.array(out, pa.binary()).view(pa.string())
             columns: dict[str, pa.Array] = {record.AFTER: after}
-            if others or self.keep_given:
+            if takes:
                 rows = batch if len(out) == batch.num_rows else batch.take(pa.array(kept, pa.int64()))
                 for name in others:
                     if name in rows.schema.names:
@@ -281,17 +223,21 @@ class PythonStage:
     # -- records ------------------------------------------------------------------------------------------------------
 
     def _on_records(self) -> Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]:
-        functions = [_conditional(node, self.shape if i == 0 else None) for i, node in enumerate(self.nodes)]
+        functions = [_conditional(node) for node in self.nodes]
         ids = [node.id for node in self.nodes]
         last = self._last()
+        own = [c for c in self.returns if c not in (record.AFTER, *_IDENTITY)]
 
         def run(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-            delivered: list[Record] = []
+            rows: list[tuple[Any, ...]] = []
+            cells: list[list[Any]] = []
             givens: list[str | None] = []
             texts: list[bytes | None] = []
             deads: list[aside.Dead] = []
             produced = filtered = 0
+            nested = record.OUTCOME in batch.schema.names  # an earlier stage may have made parts already
             for i, first in enumerate(self._records(batch)):
+                identity = source, seq, whole_part = first.source, first.seq, first.part
                 original = first.after
                 raw = (
                     type(original) is bytes
@@ -305,21 +251,24 @@ class PythonStage:
                         while k < len(functions):
                             result = functions[k](r)
                             if type(result) is Record:
+                                if result is not r:
+                                    _takes_over(r, result, identity)
                                 r = result
                                 k += 1
                                 continue
                             break
                         else:
-                            outcomes.append((r, last(r.after)))
+                            outcomes.append((last(r.after), [_cell(r, name) for name in own]))
                             continue
                         if isinstance(result, Drop):
                             outcomes.append(DROP)
                         elif isinstance(result, Reject):
                             outcomes.append(aside.dead(r, ids[k], result.reason, result.code, None))
                         elif isinstance(result, Record):
+                            _takes_over(r, result, identity)
                             pending.append((result, k + 1))
                         elif isinstance(result, Sequence) and not isinstance(result, str | bytes):
-                            parts = [_part(r, x) for x in result]
+                            parts = _parts(r, result, identity)
                             if not parts:
                                 outcomes.append(DROP)
                             pending += [(x, k + 1) for x in reversed(parts)]
@@ -328,39 +277,58 @@ class PythonStage:
                             outcomes.append(aside.dead(r, ids[k], what, "processor.result", None))
                     except Exception as e:
                         outcomes.append(self._nack(r, ids[min(k, len(ids) - 1)], e, None))
+                if len(outcomes) > PARTS or (nested and len(outcomes) > 1 and whole_part + 1 >= PARTS // 2):
+                    what = f"it was split into {len(outcomes)} parts: too many, or once too often"
+                    outcomes = [aside.dead(first, ids[-1], what, "processor.parts", None)]
                 produced += len(outcomes) - 1
-                for part, outcome in enumerate(outcomes):
+                first.seq = seq
+                for n, outcome in enumerate(outcomes):
                     if outcome is DROP:
                         filtered += 1
                         continue
+                    part = whole_part
+                    if len(outcomes) > 1:
+                        part = (whole_part + 1) * PARTS + n if nested else n
                     if isinstance(outcome, aside.Dead):
                         outcome.given = given or _given_at(batch, i, original)
-                        if len(outcomes) > 1:
-                            outcome.part = part
+                        outcome.seq, outcome.part = seq, part
                         deads.append(outcome)
                         continue
-                    r, text = outcome
-                    if len(outcomes) > 1:
-                        r.part = part
-                    delivered.append(r)
+                    text, values = outcome
+                    rows.append((source, seq, part, first.position if placed else None))
+                    cells.append(values)
                     texts.append(text)
                     if self.keep_given:
-                        givens.append(_given_text(batch, i, original))
-            yield self._out(self._columns(delivered, texts, givens), len(delivered))
-            yield self._aside(deads, aside.Count(batch.num_rows, produced, filtered, len(delivered), len(deads)))
+                        givens.append(
+                            _given_text(batch, i, original) if given is None else msgspec.json.encode(given).decode()
+                        )
+            columns = {record.AFTER: pa.array(texts, pa.binary()).view(pa.string())}
+            for n, name in enumerate(own):
+                type_ = pa.binary() if name in _PAYLOADS else TYPES[name]
+                columns[name] = _as_type(pa.array([c[n] for c in cells], type_), TYPES[name])
+            for n, name in enumerate(_IDENTITY):
+                if name in self.returns:
+                    columns[name] = pa.array([row[n] for row in rows], TYPES[name])
+            if self.keep_given:
+                columns[record.GIVEN] = pa.array(givens, pa.string())
+            yield self._out(columns, len(texts))
+            yield self._aside(deads, aside.Count(batch.num_rows, produced, filtered, len(texts), len(deads)))
 
+        placed = record.POSITION in self.returns
         return run
 
     def _records(self, batch: pa.RecordBatch) -> Iterator[Record]:
         names = [c for c in batch.schema.names if c in TYPES]
-        columns: Mapping[str, list[Any]] = {c: _values(batch.column(c)) for c in names}
+        columns: Mapping[str, list[Any]] = {
+            c: _values(batch.column(c)) if c in _PAYLOADS else batch.column(c).to_pylist() for c in names
+        }
         structured = self.shape is Shape.OPEN
         rest = [c for c in names if c not in (record.AFTER, record.SEQ, record.POSITION, record.METADATA)]
         located = self.locate is not None and record.METADATA not in names
         time_, locate, source = self.batch_time, self.locate if located else None, self.source
         for i, after in enumerate(columns[record.AFTER]):
             r = Record(
-                reopen(after) if structured else after,
+                opened(after) if structured else after,
                 timestamp=time_,
                 source=source,
                 seq=columns[record.SEQ][i],
@@ -376,24 +344,6 @@ class PythonStage:
                 if value is not None:
                     setattr(r, name, value)
             yield r
-
-    def _columns(
-        self, records: list[Record], texts: list[bytes | None], givens: list[str | None]
-    ) -> dict[str, pa.Array]:
-        columns: dict[str, pa.Array] = {record.AFTER: pa.array(texts, pa.binary()).view(pa.string())}
-        for name in self.returns:
-            if name in (record.KEY, record.BEFORE):
-                values = pa.array([text_of(getattr(r, name)) for r in records], pa.binary()).view(pa.string())
-            elif name == record.METADATA:
-                values = pa.array([list(r.metadata.items()) for r in records], TYPES[name])
-            elif name != record.AFTER:
-                values = pa.array([getattr(r, name) for r in records], TYPES[name])
-            else:
-                continue
-            columns[name] = values
-        if self.keep_given:
-            columns[record.GIVEN] = pa.array(givens, pa.string())
-        return columns
 
     def _last(self) -> Op:
         """What ends every chain: the payload as text, which the destination can hold."""
@@ -413,7 +363,7 @@ class PythonStage:
         if isinstance(e, Unfit) and self.check is not None:
             return aside.dead(r, self.check[0], e.what, "destination.unfit", given)
         if isinstance(e, Rejected):
-            return aside.dead(r, node, e.what, e.code or "processor.rejected", given)
+            return aside.dead(r, node, getattr(e, "what", e), getattr(e, "code", "") or "processor.rejected", given)
         return aside.dead(r, node, e, "processor.error", given)
 
     # -- what comes out -----------------------------------------------------------------------------------------------
@@ -527,33 +477,155 @@ def _given_column(rows: pa.RecordBatch) -> pa.Array:
     return pa.array([_given_text(rows, i, v) for i, v in enumerate(_values(rows.column(record.AFTER)))], pa.string())
 
 
-def _part(whole: Record, x: Any) -> Record:
-    if not isinstance(x, Record):
-        raise TypeError(f"a sequence of records was expected, it holds a {type(x).__name__}")
-    if x is whole:
-        return x
-    x.source, x.seq = whole.source, whole.seq
+def opened(text: bytes | None) -> Any:
+    """A payload that an earlier stage sent as text: what is no object has been raw there."""
+    if text is None or text[:1] != b"{":
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except Exception:
+        return text
+
+
+def _takes_over(whole: Record, x: Record, identity: tuple[str, int, int]) -> None:
+    """A record that user code made stands for the one it was given."""
+    x.source, x.seq, x.part = identity
     if x._locate is None and not x._position:
         x._position = whole.position
-    return x
+
+
+def _parts(whole: Record, result: Sequence[Any], identity: tuple[str, int, int]) -> list[Record]:
+    parts: list[Record] = []
+    seen: set[int] = set()
+    for x in result:
+        if not isinstance(x, Record):
+            raise TypeError(f"a sequence of records was expected, it holds a {type(x).__name__}")
+        made = x.derive() if id(x) in seen else x  # the same one twice is two parts
+        seen.add(id(x))
+        if made is not whole:
+            _takes_over(whole, made, identity)
+        parts.append(made)
+    return parts
+
+
+def _cell(r: Record, name: str) -> Any:
+    """A field as its column holds it. Raises where it can't: that is a nack of this record."""
+    value = getattr(r, name)
+    if value is None or (type(value) is str and name in _TEXTS and value.isascii()):
+        if name == record.METADATA:
+            raise TypeError(f"metadata is {type(value).__name__}, not a dict")
+        return value
+    if name in _PAYLOADS:
+        return text_of(value)
+    if name == record.METADATA:
+        if not isinstance(value, dict):
+            raise TypeError(f"metadata is {type(value).__name__}, not a dict")
+        for key, item in value.items():
+            _text(key, name)
+            _text(item, name)
+        return list(value.items())
+    if name == record.TIMESTAMP:
+        if not isinstance(value, datetime):
+            raise TypeError(f"timestamp is {type(value).__name__}, not a datetime")
+    else:
+        _text(value, name)
+    return value
+
+
+def _text(value: Any, name: str) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} holds {type(value).__name__}, not text")
+    if not value.isascii():
+        value.encode()
 
 
 def _conditional_payload(op: Op, condition: str) -> Op | None:
     matches = compile_condition(condition).on_after
     if matches is None:
         return None
-    return lambda p: op(p) if matches(p) else p
+    return lambda p: op(p) if matches(p if type(p) is not bytes else p.decode()) else p  # SQL sees raw bytes as text
 
 
-def _conditional(node: Node, shape: Shape | None) -> Op:
+def _conditional(node: Node) -> Op:
     apply: Op = node.processor.apply
     if not node.condition:
         return apply
     matches = compile_condition(node.condition).on_record
-    if shape is Shape.RAW:  # SQL sees raw bytes as text
-        return lambda r: apply(r) if matches(r.derive(after=_as_text(r.after))) else r
-    return lambda r: apply(r) if matches(r) else r
+
+    def conditional(r: Record) -> Any:
+        seen = r.derive(after=r.after.decode()) if type(r.after) is bytes else r  # SQL sees raw bytes as text
+        return apply(r) if matches(seen) else r
+
+    return conditional
 
 
-def _as_text(value: Any) -> Any:
-    return value.decode() if isinstance(value, bytes) else value
+@dataclass
+class _Done:
+    """What a function made of a piece of a batch."""
+
+    columns: dict[str, pa.Array]
+    count: aside.Count
+    deads: list[aside.Dead]
+
+
+def _isolated(function: Op, rows: pa.RecordBatch, node: Node, stage: PythonStage) -> Iterator[_Done]:
+    """What raises on a batch is tried in halves until the bad records are alone."""
+    try:
+        result = function(rows.select([c for c in rows.schema.names if c in TYPES]))
+        if isinstance(result, pa.Table):
+            result = result.combine_chunks().to_batches()[0] if result.num_rows else rows.slice(0, 0)
+        if not isinstance(result, pa.RecordBatch):
+            raise TypeError(f"returned {type(result).__name__} instead of an Arrow batch")  # noqa: TRY301
+        done = _judged(rows, result, node, stage)
+    except Exception as e:
+        if rows.num_rows == 1:
+            r = _record_at(rows, 0, stage)
+            dead = stage._nack(r, node.id, e, _given_at(rows, 0, r.after))
+            nothing = {record.AFTER: pa.nulls(0, pa.string())}
+            yield _Done(nothing, aside.Count(1, 0, 0, 0, 1), [dead])
+            return
+        middle = rows.num_rows // 2
+        yield from _isolated(function, rows.slice(0, middle), node, stage)
+        yield from _isolated(function, rows.slice(middle), node, stage)
+        return
+    yield done
+
+
+def _judged(rows: pa.RecordBatch, out: pa.RecordBatch, node: Node, stage: PythonStage) -> _Done:
+    """Row for row: who was dropped, rejected, or can't be held by the destination. Identity is the input's."""
+    n = out.num_rows
+    names = set(out.schema.names)
+    dropped = _booleans(out.column("drop")) if "drop" in names else [False] * n
+    why = out.column("reject").to_pylist() if "reject" in names else [None] * n
+    after = _as_type(out.column(record.AFTER), pa.string()) if record.AFTER in names else None
+    texts = _values(after if after is not None else rows.column(record.AFTER)) if stage.check else []
+    deads: list[aside.Dead] = []
+    kept: list[int] = []
+    for i in range(n):
+        if dropped[i]:
+            continue
+        who, code, reason = node.id, "processor.rejected", why[i]
+        if reason is None and stage.check is not None and i < len(texts):
+            who, code, reason = stage.check[0], "destination.unfit", stage.check[1](texts[i])
+        if reason is None:
+            kept.append(i)
+        elif i < rows.num_rows:
+            r = _record_at(rows, i, stage)
+            deads.append(aside.dead(r, who, reason, code, _given_at(rows, i, r.after)))
+    chosen = pa.array(kept, pa.int64())
+    columns: dict[str, pa.Array] = {}
+    identity = rows.take(chosen) if n == rows.num_rows else None
+    for name in stage.returns:
+        if name in names and name not in _IDENTITY:
+            columns[name] = _as_type(out.column(name), TYPES[name]).take(chosen)
+        elif identity is not None and name in identity.schema.names:
+            columns[name] = identity.column(name)
+    if stage.keep_given and identity is not None:
+        columns[record.GIVEN] = _given_column(identity)
+    return _Done(columns, aside.Count(rows.num_rows, 0, sum(dropped), len(kept), len(deads)), deads)
+
+
+def _booleans(column: pa.Array) -> list[bool]:
+    if not pa.types.is_boolean(column.type) and not pa.types.is_null(column.type):
+        raise TypeError(f"the column `drop` holds {column.type}, not booleans")
+    return [bool(v) for v in column.to_pylist()]

@@ -27,6 +27,8 @@ class FieldSetSettings(Settings):
             raise ValueError("must not be the position: it is the source's own")
         if reference.root == "metadata" and len(reference.path) != 1:
             raise ValueError("must name one key of the metadata")
+        if reference.root == "operation" and reference.path:
+            raise ValueError("must be `.Operation`: it has no fields")
         return value
 
     @field_validator("value")

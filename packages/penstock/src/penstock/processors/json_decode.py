@@ -53,6 +53,8 @@ class JsonDecode(Processor[JsonDecodeSettings]):
             if shape is not Shape.RAW:
                 raise Unsuitable("a schema can be given only to a raw payload", "decode it once, with the schema")
             return Where.SPARK
+        if shape is Shape.RAW and self.reference.root == record.AFTER and self.reference.path:
+            raise Unsuitable("the payload is raw: it has no fields yet", "decode the whole payload first")
         if shape is Shape.TYPED and self.reference.root == record.AFTER:
             raise Unsuitable("the payload is typed already", "leave this processor out")
         return Where.PYTHON
@@ -88,7 +90,7 @@ def decode(value: Any) -> Any:
     """Input that is structured already passes; nothing and `null` are no payload; text stays raw, as in Conduit."""
     if value is None or isinstance(value, dict):
         return value
-    if value == b"":
+    if not value and isinstance(value, bytes | str):
         return None
     try:
         found = _loads(value)

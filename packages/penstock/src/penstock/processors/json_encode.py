@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from pydantic import Field, field_validator
 
 from penstock import record
 from penstock.config import Settings
-from penstock.native import Columns, Processor, Record, Shape, Step, Where
+from penstock.native import Columns, Processor, Record, Shape, Step, Unsuitable, Where
 from penstock.plan.reference import Reference
 
 
@@ -32,6 +33,8 @@ class JsonEncode(Processor[JsonEncodeSettings]):
         self.uses = frozenset({self.reference.root})  # type: ignore[misc]
 
     def where(self, shape: Shape) -> Where:
+        if shape is Shape.RAW and self.reference.root == record.AFTER and self.reference.path:
+            raise Unsuitable("the payload is raw: it has no fields yet", "put json.decode before it")
         return Where.SPARK if shape is Shape.TYPED and self.reference == Reference("after", ()) else Where.PYTHON
 
     def gives(self, shape: Shape) -> Shape:
@@ -55,5 +58,17 @@ _dumps = msgspec.json.Encoder(order="sorted", decimal_format="number").encode
 
 
 def encode(value: Any) -> Any:
-    """What is raw already passes."""
-    return value if value is None or type(value) is bytes else _dumps(value)
+    """What is raw already passes. JSON has no NaN: what msgspec would make null is an error, as in Conduit."""
+    if value is None or isinstance(value, bytes):
+        return value
+    text = _dumps(value)
+    if b"null" in text:
+        _refuse_nan(value)
+    return text
+
+
+def _refuse_nan(value: Any) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"JSON has no {value}")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        _refuse_nan(item)

@@ -13,6 +13,7 @@ by `validate`.
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import sys
 from collections.abc import Callable
 from typing import Any, overload
@@ -49,9 +50,7 @@ class Python(Processor[PythonSettings]):
     def _load(self) -> Callable[[Any], Any]:
         if self._function is None:
             module, _, name = self.settings.function.partition(":")
-            if self.settings.path and self.settings.path not in sys.path:
-                sys.path.insert(0, self.settings.path)
-            found: Any = importlib.import_module(module)
+            found: Any = _module(module, self.settings.path)
             for part in name.split("."):
                 found = getattr(found, part)
             if isinstance(found, Marked):
@@ -71,6 +70,26 @@ class Python(Processor[PythonSettings]):
 
     def _call(self, batch: Any) -> Any:
         return self._load()(batch)
+
+
+def _module(name: str, folder: str) -> Any:
+    """The folder's own module, also where one of the same name was loaded from another folder: pipelines share workers."""
+    if folder and folder not in sys.path:
+        sys.path.insert(0, folder)
+    top = name.partition(".")[0]
+    own = importlib.machinery.PathFinder.find_spec(top, [folder]) if folder else None
+    loaded = sys.modules.get(top)
+    if own is None or loaded is None or getattr(loaded.__spec__, "origin", None) == own.origin:
+        return importlib.import_module(name)
+    others = {m: sys.modules.pop(m) for m in list(sys.modules) if m == top or m.startswith(top + ".")}
+    sys.path.insert(0, folder)
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(folder)
+        for m in [m for m in sys.modules if m == top or m.startswith(top + ".")]:
+            del sys.modules[m]
+        sys.modules.update(others)
 
 
 class FunctionProcessor(Processor[None]):

@@ -33,6 +33,8 @@ class SqlSettings(Settings):
     def _is_reference(cls, value: str) -> str:
         if Reference.parse(value).root not in ("after", "metadata"):
             raise ValueError("must be `.Payload.After`, a field of it, or a key of the metadata")
+        if Reference.parse(value).root == "metadata" and len(Reference.parse(value).path) != 1:
+            raise ValueError("must name one key of the metadata")
         return value
 
 

@@ -20,7 +20,7 @@ from penstock import fs, record
 from penstock.engine import aside
 from penstock.engine.batch.context import Work, folder_name
 from penstock.engine.batch.materialise import AsideFiles
-from penstock.errors import Stop
+from penstock.errors import AccountError, Stop
 from penstock.ledger import Nack, Snapshot
 from penstock.native import DeliveryId, ExactlyOnceDestination, Receipt, Refuse, Staged
 from penstock.testing import faults
@@ -152,11 +152,18 @@ def read_dead(files: AsideFiles) -> Iterator[aside.Dead]:
 
 
 def read_counts(files: AsideFiles) -> aside.Count:
+    """Every line has to add up by itself: a row lost here and one too many there are no account."""
     total = aside.Count(0, 0, 0, 0, 0)
     for text in read_lines(files, aside.COUNT):
         count = aside.decode_count(text)
-        for name in total.__struct_fields__:
-            setattr(total, name, getattr(total, name) + getattr(count, name))
+        if not count.balanced and faults.safeguard("account"):
+            raise AccountError(
+                "The numbers of a batch do not add up: a function gave another number of rows than it was given",
+                code="account.mismatch",
+                why=f"{count.read} rows in; {count.delivered} delivered, {count.filtered} filtered, {count.dead} nacked",
+                hint="nothing of the batch was delivered; the function has to give one row for each row",
+            )
+        total += count
     return total
 
 
