@@ -7,7 +7,7 @@ and None when absent. What is rarely looked at, position and metadata, is made o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ class Record:
         "_locate",
         "_metadata",
         "_position",
+        "_shared",
         "after",
         "before",
         "key",
@@ -85,6 +86,15 @@ class Record:
 
     _position: bytes | None
     _metadata: dict[str, str] | None
+    _shared: Mapping[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        """Only for a field that is not set: one that an engine has left to what all records of a batch share."""
+        if name not in _LAZY:
+            raise AttributeError(f"a record has no {name!r}")
+        value = object.__getattribute__(self, "_shared")[name]
+        setattr(self, name, value)
+        return value
 
     @property
     def position(self) -> bytes:
@@ -120,7 +130,10 @@ class Record:
         """A copy with some fields changed. Payloads are shared unless they are replaced."""
         made = Record.__new__(Record)
         for name in Record.__slots__:
-            setattr(made, name, getattr(self, name))
+            try:
+                setattr(made, name, object.__getattribute__(self, name))
+            except AttributeError:
+                continue  # left to what is shared
         if made._metadata is not None:
             made._metadata = dict(made._metadata)
         for name, value in changes.items():
@@ -129,6 +142,26 @@ class Record:
 
     def __repr__(self) -> str:
         return f"Record({self.source!r}, seq={self.seq}, part={self.part}, after={self.after!r})"
+
+
+_LAZY = frozenset(Record.__slots__) - {"after", "seq", "_shared"}
+
+
+def shared_fields(source: str, timestamp: datetime | None, locate: Callable[[int], Place] | None) -> dict[str, Any]:
+    """For engines: what records have that were made without saying so (`Record.__new__`, then `after`, `seq`, `_shared`)."""
+    return {
+        "before": None,
+        "key": None,
+        "operation": "create",
+        "namespace": None,
+        "phase": "sync",
+        "timestamp": timestamp,
+        "source": source,
+        "part": 0,
+        "_locate": locate,
+        "_position": None,
+        "_metadata": None,
+    }
 
 
 class Drop:

@@ -25,7 +25,7 @@ from penstock.plan.nodes import Node
 from penstock.plan.sql import compile_condition
 from penstock.record import Shape
 from penstock_sdk.errors import Rejected
-from penstock_sdk.record import DROP, Drop, Place, Record, Reject
+from penstock_sdk.record import DROP, Drop, Place, Record, Reject, shared_fields
 
 Op = Callable[[Any], Any]
 
@@ -229,120 +229,164 @@ class PythonStage:
         own = [c for c in self.returns if c not in (record.AFTER, *_IDENTITY)]
 
         def run(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-            rows: list[tuple[Any, ...]] = []
+            kept: list[int] = []  # for every record that goes on: the row it came from
+            texts: list[bytes | None] = []
             cells: list[list[Any]] = []
             givens: list[str | None] = []
-            texts: list[bytes | None] = []
+            part_of: dict[int, int] = {}  # where it is not the row's own
             deads: list[aside.Dead] = []
             produced = filtered = 0
             nested = record.OUTCOME in batch.schema.names  # an earlier stage may have made parts already
-            for i, first in enumerate(self._records(batch)):
-                identity = source, seq, whole_part = first.source, first.seq, first.part
+            seqs: list[int] = batch.column(record.SEQ).to_pylist()
+            for i, first in enumerate(self._records(batch, seqs)):
                 original = first.after
-                raw = (
-                    type(original) is bytes
-                )  # structured payloads may be changed in place: look at them only if needed
-                given = None if raw else _given_at(batch, i, original)
-                outcomes: list[Any] = []
-                pending: list[tuple[Record, int]] = [(first, 0)]
-                while pending:
-                    r, k = pending.pop()
-                    try:
-                        while k < len(functions):
-                            result = functions[k](r)
-                            if type(result) is Record:
-                                if result is not r:
-                                    _takes_over(r, result, identity)
-                                r = result
-                                k += 1
-                                continue
+                # a structured payload may be changed in place, so it is written down before that
+                given = None if type(original) is bytes else _given_at(batch, i, original)
+                r, k = first, 0
+                try:
+                    for f in functions:
+                        result = f(r)
+                        if result is not r:
                             break
-                        else:
-                            outcomes.append((last(r.after), [_cell(r, name) for name in own]))
-                            continue
-                        if isinstance(result, Drop):
-                            outcomes.append(DROP)
-                        elif isinstance(result, Reject):
-                            outcomes.append(aside.dead(r, ids[k], result.reason, result.code, None))
-                        elif isinstance(result, Record):
-                            _takes_over(r, result, identity)
-                            pending.append((result, k + 1))
-                        elif isinstance(result, Sequence) and not isinstance(result, str | bytes):
-                            parts = _parts(r, result, identity)
-                            if not parts:
-                                outcomes.append(DROP)
-                            pending += [(x, k + 1) for x in reversed(parts)]
-                        else:
-                            what = f"returned {type(result).__name__} instead of a record, DROP or Reject"
-                            outcomes.append(aside.dead(r, ids[k], what, "processor.result", None))
-                    except Exception as e:
-                        outcomes.append(self._nack(r, ids[min(k, len(ids) - 1)], e, None))
-                if len(outcomes) > PARTS or (nested and len(outcomes) > 1 and whole_part + 1 >= PARTS // 2):
+                        k += 1
+                    else:
+                        text = last(r.after)
+                        if own:
+                            cells.append([_cell(r, name) for name in own])
+                        texts.append(text)
+                        kept.append(i)
+                        if self.keep_given:
+                            givens.append(_given_text(batch, i, original, given))
+                        continue
+                except Exception as e:
+                    outcomes: list[Any] = [self._nack(r, ids[min(k, len(ids) - 1)], e, None)]
+                else:
+                    outcomes = self._follow(functions, ids, last, own, r, k, result, (first.source, seqs[i]))
+                whole = first.part
+                if len(outcomes) > PARTS or (nested and len(outcomes) > 1 and whole + 1 >= PARTS // 2):
                     what = f"it was split into {len(outcomes)} parts: too many, or once too often"
                     outcomes = [aside.dead(first, ids[-1], what, "processor.parts", None)]
                 produced += len(outcomes) - 1
-                first.seq = seq
                 for n, outcome in enumerate(outcomes):
+                    part = whole if len(outcomes) == 1 else (whole + 1) * PARTS + n if nested else n
                     if outcome is DROP:
                         filtered += 1
-                        continue
-                    part = whole_part
-                    if len(outcomes) > 1:
-                        part = (whole_part + 1) * PARTS + n if nested else n
-                    if isinstance(outcome, aside.Dead):
+                    elif isinstance(outcome, aside.Dead):
                         outcome.given = given or _given_at(batch, i, original)
-                        outcome.seq, outcome.part = seq, part
+                        outcome.seq, outcome.part = seqs[i], part
                         deads.append(outcome)
-                        continue
-                    text, values = outcome
-                    rows.append((source, seq, part, first.position if placed else None))
-                    cells.append(values)
-                    texts.append(text)
-                    if self.keep_given:
-                        givens.append(
-                            _given_text(batch, i, original) if given is None else msgspec.json.encode(given).decode()
-                        )
-            columns = {record.AFTER: pa.array(texts, pa.binary()).view(pa.string())}
+                    else:
+                        text, values = outcome
+                        part_of[len(texts)] = part
+                        texts.append(text)
+                        cells.append(values)
+                        kept.append(i)
+                        if self.keep_given:
+                            givens.append(_given_text(batch, i, original, given))
+            columns = self._identity(batch, kept, part_of)
+            columns[record.AFTER] = pa.array(texts, pa.binary()).view(pa.string())
             for n, name in enumerate(own):
                 type_ = pa.binary() if name in _PAYLOADS else TYPES[name]
                 columns[name] = _as_type(pa.array([c[n] for c in cells], type_), TYPES[name])
-            for n, name in enumerate(_IDENTITY):
-                if name in self.returns:
-                    columns[name] = pa.array([row[n] for row in rows], TYPES[name])
             if self.keep_given:
                 columns[record.GIVEN] = pa.array(givens, pa.string())
             yield self._out(columns, len(texts))
             yield self._aside(deads, aside.Count(batch.num_rows, produced, filtered, len(texts), len(deads)))
 
-        placed = record.POSITION in self.returns
         return run
 
-    def _records(self, batch: pa.RecordBatch) -> Iterator[Record]:
+    def _follow(
+        self,
+        functions: Sequence[Op],
+        ids: Sequence[str],
+        last: Op,
+        own: Sequence[str],
+        r: Record,
+        k: int,
+        result: Any,
+        identity: tuple[str, int],
+    ) -> list[Any]:
+        """What becomes of a record that function `k` gave something else for than the record itself."""
+        outcomes: list[Any] = []
+        pending: list[tuple[Record, int]] = []
+
+        def take(result: Any) -> None:
+            if isinstance(result, Drop):
+                outcomes.append(DROP)
+            elif isinstance(result, Reject):
+                outcomes.append(aside.dead(r, ids[k], result.reason, result.code, None))
+            elif isinstance(result, Record):
+                if result is not r:
+                    _takes_over(r, result, identity)
+                pending.append((result, k + 1))
+            elif isinstance(result, Sequence) and not isinstance(result, str | bytes):
+                parts = _parts(r, result, identity)
+                if not parts:
+                    outcomes.append(DROP)
+                pending.extend((x, k + 1) for x in reversed(parts))
+            else:
+                what = f"returned {type(result).__name__} instead of a record, DROP or Reject"
+                outcomes.append(aside.dead(r, ids[k], what, "processor.result", None))
+
+        try:
+            take(result)
+        except Exception as e:
+            outcomes.append(self._nack(r, ids[k], e, None))
+        while pending:
+            r, k = pending.pop()
+            try:
+                if k < len(functions):
+                    take(functions[k](r))
+                else:
+                    outcomes.append((last(r.after), [_cell(r, name) for name in own]))
+            except Exception as e:
+                outcomes.append(self._nack(r, ids[min(k, len(ids) - 1)], e, None))
+        return outcomes
+
+    def _identity(self, batch: pa.RecordBatch, kept: list[int], part_of: Mapping[int, int]) -> dict[str, pa.Array]:
+        """Who the records are that go on: what the source said, whatever user code has done to them."""
+        columns: dict[str, pa.Array] = {}
+        chosen = pa.array(kept, pa.int64())
+        for name in (record.SOURCE, record.SEQ, record.POSITION, record.PART):
+            if name in self.returns and name in batch.schema.names:
+                columns[name] = batch.column(name).take(chosen)
+        if record.POSITION in self.returns and record.POSITION not in columns and self.locate is not None:
+            seqs = batch.column(record.SEQ).take(chosen).to_pylist()
+            columns[record.POSITION] = pa.array([self.locate(seq)[0] for seq in seqs], pa.binary())
+        if record.PART in self.returns and part_of:
+            parts = columns[record.PART].to_pylist() if record.PART in columns else [0] * len(kept)
+            for n, part in part_of.items():
+                parts[n] = part
+            columns[record.PART] = pa.array(parts, pa.int32())
+        return columns
+
+    def _records(self, batch: pa.RecordBatch, seqs: Sequence[int] | None = None) -> Iterator[Record]:
+        """Records that fill in what is rarely looked at when it is: 0.1 µs each instead of 0.6."""
         names = [c for c in batch.schema.names if c in TYPES]
         columns: Mapping[str, list[Any]] = {
-            c: _values(batch.column(c)) if c in _PAYLOADS else batch.column(c).to_pylist() for c in names
+            c: _values(batch.column(c)) if c in _PAYLOADS else batch.column(c).to_pylist()
+            for c in names
+            if c != record.SEQ
         }
-        structured = self.shape is Shape.OPEN
-        rest = [c for c in names if c not in (record.AFTER, record.SEQ, record.POSITION, record.METADATA)]
+        rest = [c for c in columns if c not in (record.AFTER, record.POSITION, record.METADATA)]
         located = self.locate is not None and record.METADATA not in names
-        time_, locate, source = self.batch_time, self.locate if located else None, self.source
-        for i, after in enumerate(columns[record.AFTER]):
-            r = Record(
-                opened(after) if structured else after,
-                timestamp=time_,
-                source=source,
-                seq=columns[record.SEQ][i],
-                locate=locate,
-            )
-            if not located:
-                if record.POSITION in columns:
-                    r._position = columns[record.POSITION][i]
-                if record.METADATA in columns:
-                    r._metadata = dict(columns[record.METADATA][i] or ())
-            for name in rest:
-                value = columns[name][i]
-                if value is not None:
-                    setattr(r, name, value)
+        shared = shared_fields(self.source, self.batch_time, self.locate if located else None)
+        payloads = columns[record.AFTER]
+        new, odd = Record.__new__, bool(rest) or not located
+        seqs = batch.column(record.SEQ).to_pylist() if seqs is None else seqs
+        for i, after in enumerate(map(opened, payloads) if self.shape is Shape.OPEN else payloads):
+            r = new(Record)
+            r.after = after
+            r.seq = seqs[i]
+            r._shared = shared
+            if odd:
+                if not located:
+                    r._position = columns[record.POSITION][i] if record.POSITION in columns else b""
+                    r._metadata = dict(columns[record.METADATA][i] or ()) if record.METADATA in columns else {}
+                for name in rest:
+                    value = columns[name][i]
+                    if value is not None:
+                        setattr(r, name, value)
             yield r
 
     def _last(self) -> Op:
@@ -467,8 +511,8 @@ def _given_at(batch: pa.RecordBatch, i: int, after: Any) -> dict[str, Any]:
     )  # a copy, as it is now
 
 
-def _given_text(batch: pa.RecordBatch, i: int, after: Any) -> str:
-    return msgspec.json.encode(_given_at(batch, i, after)).decode()
+def _given_text(batch: pa.RecordBatch, i: int, after: Any, given: dict[str, Any] | None = None) -> str:
+    return msgspec.json.encode(given or _given_at(batch, i, after)).decode()
 
 
 def _given_column(rows: pa.RecordBatch) -> pa.Array:
@@ -487,14 +531,15 @@ def opened(text: bytes | None) -> Any:
         return text
 
 
-def _takes_over(whole: Record, x: Record, identity: tuple[str, int, int]) -> None:
+def _takes_over(whole: Record, x: Record, identity: tuple[str, int]) -> None:
     """A record that user code made stands for the one it was given."""
-    x.source, x.seq, x.part = identity
+    x.source, x.seq = identity
+    x.part = whole.part
     if x._locate is None and not x._position:
         x._position = whole.position
 
 
-def _parts(whole: Record, result: Sequence[Any], identity: tuple[str, int, int]) -> list[Record]:
+def _parts(whole: Record, result: Sequence[Any], identity: tuple[str, int]) -> list[Record]:
     parts: list[Record] = []
     seen: set[int] = set()
     for x in result:
