@@ -231,6 +231,12 @@ def test_a_closed_gate_delivers_and_acks_what_came_before_and_goes_on_at_the_rec
     assert bench.rows("SELECT read, acked FROM lane") == [(30, 30)]
     parents = bench.rows("SELECT batch, state, parent, reason FROM snapshot ORDER BY batch")
     assert parents == [(1, "split", None, None), (2, "done", 1, "gate"), (3, "done", 1, "gate")]
+    faults.install(off=["split"])
+    control = Bench(bench.root / "control", bench.spark)
+    control.issue(lines=10)
+    other = control.pipeline().processor("no", "error", condition="after.n = 6")
+    assert control.fails(control.to(other)).code == "gate.closed"
+    assert control.ids() == []  # what came before is not delivered
 
 
 # -- the dead letter --------------------------------------------------------------------------------------------------------

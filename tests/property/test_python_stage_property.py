@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from penstock import DROP, Record, Reject
 from penstock.connectors.files.destination import FilesDestination
 from penstock.engine import aside
-from penstock.engine.python_stage import PythonStage
+from penstock.engine.python.payloads import on_payloads
+from penstock.engine.python.stage import PythonStage
 from penstock.native import Processor, Rejected
 from penstock.plan.nodes import Node
 from penstock.plugins import builtin
@@ -135,8 +136,8 @@ def test_payloads_alone_and_whole_records_come_to_the_same(
     returns = ("seq", "part", "after")
     fast = PythonStage("in", tuple(nodes), Shape.RAW, returns, TIME, **options)
     slow = PythonStage("in", (*nodes, same), Shape.RAW, returns, TIME, **options)
-    assert fast._on_payloads() is not None
-    assert slow._on_payloads() is None
+    assert on_payloads(fast) is not None
+    assert on_payloads(slow) is None
     one, other = outcome(fast, batch(given_)), outcome(slow, batch(given_))
     check_account(len(given_), one)
     check_account(len(given_), other)

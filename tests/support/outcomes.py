@@ -363,15 +363,18 @@ def fickle(root: str) -> list[Pipeline]:
 # -- batches that kill --------------------------------------------------------------------------------------------------------
 
 
-def aborts(r: Record) -> Record:
-    assert isinstance(r.after, dict)
-    if r.after["id"] == "f00000:4321":
-        os.abort()
-    return r
-
-
 def aborting(root: str) -> list[Pipeline]:
+    """Ends the worker at record 4321, or at the one a file names."""
     folder = Path(root)
+    named = folder / "bad.txt"
+    bad = named.read_text() if named.exists() else "f00000:4321"
+
+    def aborts(r: Record) -> Record:
+        assert isinstance(r.after, dict)
+        if r.after["id"] == bad:
+            os.abort()
+        return r
+
     return [
         Pipeline("p")
         .source("in", "files", path=folder / "in")
@@ -465,3 +468,33 @@ def gated(root: str) -> list[Pipeline]:
         .destination("out", "files", path=folder / "out")
         .dead_letter_queue(window=given["window"], threshold=given["threshold"])
     ]
+
+
+def _through(root: str, f: Any) -> Pipeline:
+    folder = Path(root)
+    return (
+        Pipeline("p")
+        .source("in", "files", path=folder / "in", batch={"max-files": 1})
+        .processor("decode", "json.decode")
+        .processor("f", f)
+        .processor("encode", "json.encode")
+        .destination("out", "files", path=folder / "out")
+    )
+
+
+def rejecting(root: str) -> list[Pipeline]:
+    return [_through(root, lambda _: Reject("all")).dead_letter_queue(window=0)]
+
+
+def dropping(root: str) -> list[Pipeline]:
+    return [_through(root, drop_all)]
+
+
+def queued(root: str) -> list[Pipeline]:
+    """A dead letter queue in files."""
+
+    def f(r: Record) -> Any:
+        assert isinstance(r.after, dict)
+        return Reject("no") if r.after["n"] in (2, 7) else r
+
+    return [_through(root, f).dead_letter_queue("files", window=0, path=Path(root) / "queue")]

@@ -198,7 +198,8 @@ def test_without_the_split_the_batch_stays_whole(lane: Lane) -> None:
     base = 0  # of the first file that a lane ever takes
     faults.install(off=["split"])
     lane.monkeypatch.setattr(faults, "install", lambda *_, **__: None)  # the batch would switch it on again
-    lane.batch(changed=False, error=closed_at(lane, base), prepared=False)
+    with pytest.raises(GateClosed):
+        lane.batch(changed=False, error=closed_at(lane, base), prepared=False)
     lane.monkeypatch.undo()
     assert lane.states == [State.OPEN]
     assert rows(lane, "SELECT count(*) FROM nack") == [(0,)]

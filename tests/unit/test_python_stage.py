@@ -16,7 +16,8 @@ import pytest
 from penstock import DROP, Record, Reject
 from penstock.connectors.files.destination import LINE_BREAK, NO_PAYLOAD, FilesDestination
 from penstock.engine import aside
-from penstock.engine.python_stage import DDL, SECOND_TRY, TYPES, PythonStage, text_of
+from penstock.engine.python.arrow import DDL, TYPES, text_of
+from penstock.engine.python.stage import SECOND_TRY, PythonStage
 from penstock.native import Processor, Rejected, Retry, Stop
 from penstock.plan.nodes import Node
 from penstock.processors.field_set import FieldSet, FieldSetSettings

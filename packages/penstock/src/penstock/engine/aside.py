@@ -1,6 +1,6 @@
 """What a batch writes besides its records: dead letters, and the counts of a Python stage. One JSON line each.
 
-Made in Spark tasks (by `python_stage.py`, and by Spark SQL in `batch/process.py`), read by the engine in
+Made in Spark tasks (by `python/`, and by Spark SQL in `batch/process.py`), read by the engine in
 `batch/deadletter.py`. Payloads keep their bytes: text where they are UTF-8, base64 where not, `value` where structured.
 """
 

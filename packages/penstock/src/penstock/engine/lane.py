@@ -193,8 +193,9 @@ class LaneLoop:
         """An unprepared batch failed. Some failures make it smaller, or give it up; every other one leaves the loop."""
         if isinstance(error, GateClosed):
             held = error.letter.nack(state=NackState.HELD, record=error.letter.json())
-            if faults.safeguard("split"):
-                split(work, s, error.seq, "gate", held)
+            if not faults.safeguard("split"):
+                raise error from e
+            split(work, s, error.seq, "gate", held)
             self._closed = error
             return
         if isinstance(error, WorkerDied) and faults.safeguard("isolate"):

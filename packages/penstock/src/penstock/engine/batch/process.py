@@ -83,7 +83,7 @@ Check = tuple[str, Callable[[bytes | None], str | None]]
 def _python(
     work: Work, s: Snapshot, flow: Flow, stage: Stage, returns: Sequence[str], *, keep_given: bool, check: Check | None
 ) -> Flow:
-    from penstock.engine.python_stage import PythonStage
+    from penstock.engine.python.stage import PythonStage
 
     needed = {record.AFTER, record.SEQ, record.PART, *uses(stage.nodes), *returns}
     internal = {record.OUTCOME, record.ASIDE, record.GIVEN, record.ORDER}

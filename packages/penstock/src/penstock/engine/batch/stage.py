@@ -137,17 +137,18 @@ def _stage_target(
         return StagedTarget(destination.stage(replace(d, rows=rows)), Part())
     if destination is not None and (line := destination.lines({c: F.col(c) for c in columns})) is not None:
         return _stage_lines(destination, d, replace(flow, rows=with_defaults(flow.rows, work, s, columns)), line)
-    part = Part()
+    part, kept = Part(), None
     if flow.marked or destination is None:
         needed = [*columns, *(c for c in (record.SEQ, record.PART) if c not in columns)]
         made = materialise(work.spark, replace(flow, rows=with_defaults(flow.rows, work, s, needed)), needed, folder)
-        part = Part(made.lines(), flow.filtered)
+        part, kept = Part(made.lines(), flow.filtered), made.folder
         flow = made.flow
         if destination is None:
             return StagedTarget(_keep(work, made), part)
     rows = with_defaults(flow.rows, work, s, columns)
     order = [] if flow.ordered else [record.ORDER]
-    return StagedTarget(destination.stage(replace(d, rows=rows.select(*columns, *order), ordered=flow.ordered)), part)
+    staged = destination.stage(replace(d, rows=rows.select(*columns, *order), ordered=flow.ordered))
+    return StagedTarget(staged, part, kept)
 
 
 def _stage_lines(destination: ExactlyOnceDestination[Any], d: Delivery, flow: Flow, line: Any) -> StagedTarget:

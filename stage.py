@@ -1,0 +1,170 @@
+"""Neighbouring Python processors as one function over Arrow batches. Runs in Spark tasks, and is sent there pickled.
+
+In: record columns, as far as they are looked at, and `seq`. Out: what is to be delivered, and behind it lines aside: a dead
+letter for every nack, and one line of counts per Arrow batch. Filtered records are not sent back. Whatever user code
+does, an input record ends in exactly one place, or, when it was split, each of its parts does.
+
+There are three ways through, the first that fits is taken: whole batches (`batches.py`), payloads alone (`payloads.py`),
+records (`records.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import record
+from penstock.engine import aside as lines
+from penstock.engine.python.arrow import DDL, TYPES, as_type, text_of
+from penstock.plan.nodes import Node
+from penstock.record import Shape
+from penstock_sdk.errors import Rejected
+from penstock_sdk.record import Place, Record
+
+Op = Callable[[Any], Any]
+Run = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
+
+SECOND_TRY = "penstock: at most once, so a second try of a task is refused"
+
+
+class Unfit(Rejected):
+    """The destination can't hold the record."""
+
+
+@dataclass(frozen=True)
+class PythonStage:
+    """One stage of one attempt. `returns` are the record columns that go on, `after` among them."""
+
+    source: str
+    nodes: tuple[Node, ...]
+    shape: Shape  # of `after` in what comes in
+    returns: tuple[str, ...]
+    batch_time: datetime
+    locate: Callable[[int], Place] | None = None
+    keep_given: bool = False  # a later stage may nack too: send along what the source gave
+    once: bool = False  # at most once: no task may run twice
+    check: tuple[str, Callable[[bytes | None], str | None]] | None = (
+        None  # what the destination of this name can't hold
+    )
+    order: bool = False  # pass the column on by which stretches of a strand follow each other
+
+    @property
+    def ddl(self) -> str:
+        """The schema of what comes out, as Spark writes it."""
+        columns = [*((c, DDL[c]) for c in self.returns), (record.OUTCOME, "string"), (record.ASIDE, "string")]
+        if self.keep_given:
+            columns.append((record.GIVEN, "string"))
+        if self.order:
+            columns.append((record.ORDER, "long"))
+        return ", ".join(f"`{name}` {type_}" for name, type_ in columns)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if self.once:
+            _refuse_second_try()
+        for node in self.nodes:
+            try:
+                node.processor.open()
+            except Exception as e:
+                raise RuntimeError(f"the processor {node.id!r} can't start: {lines.describe(e)}") from e
+        from penstock.engine.python.batches import on_batches
+        from penstock.engine.python.payloads import on_payloads
+        from penstock.engine.python.records import on_records
+
+        run = on_batches(self) or on_payloads(self) or on_records(self)
+        for batch in batches:
+            for out in self._run(run, batch):
+                yield _with_order(out, batch) if self.order else out
+
+    def _run(
+        self, run: Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]], batch: pa.RecordBatch
+    ) -> Iterator[pa.RecordBatch]:
+        live, passed = _apart(batch)
+        if passed is not None:
+            yield self.out({c: passed.column(c) for c in (record.ASIDE, record.OUTCOME)})
+        if live.num_rows:
+            yield from run(live)
+
+    def last(self) -> Op:
+        """What ends every chain: the payload as text, which the destination can hold."""
+        if self.check is None:
+            return text_of
+        unfit = self.check[1]
+
+        def fit(value: Any) -> bytes | None:
+            text = text_of(value)
+            if (why := unfit(text)) is not None:
+                raise Unfit(why)
+            return text
+
+        return fit
+
+    def nack(self, r: Record, node: str, e: Exception, given: dict[str, Any] | None) -> lines.Dead:
+        if isinstance(e, Unfit) and self.check is not None:
+            return lines.dead(r, self.check[0], e.what, "destination.unfit", given)
+        if isinstance(e, Rejected):
+            return lines.dead(r, node, getattr(e, "what", e), getattr(e, "code", "") or "processor.rejected", given)
+        return lines.dead(r, node, e, "processor.error", given)
+
+    def out(self, columns: Mapping[str, pa.Array], rows: int | None = None) -> pa.RecordBatch:
+        n = len(next(iter(columns.values()))) if rows is None else rows
+        names = [*self.returns, record.OUTCOME, record.ASIDE, *([record.GIVEN] if self.keep_given else [])]
+        types = [TYPES.get(name, pa.string()) for name in names]
+        arrays = [
+            as_type(columns[name], type_) if name in columns else _constant(self, name, type_, n)
+            for name, type_ in zip(names, types, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(zip(names, types, strict=True))))
+
+    def aside(self, deads: list[lines.Dead], count: lines.Count) -> pa.RecordBatch:
+        texts = [*(lines.line(d) for d in deads), lines.line(count)]
+        outcomes = [lines.DEAD] * len(deads) + [lines.COUNT]
+        nothing = {name: pa.nulls(len(texts), TYPES[name]) for name in self.returns}
+        return self.out(
+            {
+                **nothing,
+                record.OUTCOME: pa.array(outcomes, pa.string()),
+                record.ASIDE: pa.array(texts, pa.binary()).view(pa.string()),
+            }
+        )
+
+
+def _with_order(out: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A task reads one stretch, so all its records have the same."""
+    order = pa.repeat(batch.column(record.ORDER)[0], out.num_rows)
+    return out.append_column(pa.field(record.ORDER, pa.int64()), order)
+
+
+def _refuse_second_try() -> None:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is not None and context.attemptNumber() > 0:
+        raise RuntimeError(SECOND_TRY)
+
+
+def _apart(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+    """Records that still live, and lines of an earlier stage that pass by."""
+    if record.OUTCOME not in batch.schema.names:
+        return batch, None
+    outcome = batch.column(record.OUTCOME)
+    if outcome.null_count == len(outcome):
+        return batch, None
+    return batch.filter(outcome.is_null()), batch.filter(outcome.is_valid())
+
+
+def _constant(stage: PythonStage, name: str, type_: pa.DataType, n: int) -> pa.Array:
+    """A record column that nobody has touched has its default."""
+    values = {
+        record.SOURCE: stage.source,
+        record.PART: 0,
+        record.OPERATION: "create",
+        record.PHASE: "sync",
+        record.TIMESTAMP: stage.batch_time,
+    }
+    return pa.nulls(n, type_) if name not in values else pa.repeat(pa.scalar(values[name], type_), n)
+
+
