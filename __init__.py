@@ -1,1 +1,0 @@
-"""What runs in Spark's Python tasks: the processors that are Python, fused."""
