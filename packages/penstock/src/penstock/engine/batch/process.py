@@ -6,7 +6,7 @@ line aside (`engine/aside.py`). Filtered records leave the flow where they are c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from penstock import record
 from penstock.engine import aside
 from penstock.engine.batch.context import Guarantee, Work
 from penstock.engine.batch.read import with_defaults
+from penstock.engine.python.stage import Check, PythonStage
 from penstock.engine.trap import rehearse, trap
 from penstock.errors import Stop
 from penstock.ledger import Snapshot
@@ -77,14 +78,11 @@ def process(
 
 
 _IDENTITY = (record.SEQ, record.PART)
-Check = tuple[str, Callable[[bytes | None], str | None]]
 
 
 def _python(
     work: Work, s: Snapshot, flow: Flow, stage: Stage, returns: Sequence[str], *, keep_given: bool, check: Check | None
 ) -> Flow:
-    from penstock.engine.python.stage import PythonStage
-
     needed = {record.AFTER, record.SEQ, record.PART, *uses(stage.nodes), *returns}
     internal = {record.OUTCOME, record.ASIDE, record.GIVEN, record.ORDER}
     locate = work.source.locate(s.ranges)

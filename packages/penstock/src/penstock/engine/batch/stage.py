@@ -82,7 +82,7 @@ def stage(work: Work, s: Snapshot, attempt: Attempt) -> StagedBatch:
         kept = materialise(work.spark, flow, flow.rows.columns, folder / "common")
         targets = {}
         for name, target in work.targets.items():
-            fresh = replace(kept.flow) if faults.safeguard("materialise") else flow
+            fresh = kept.flow if faults.safeguard("materialise") else flow
             check = (name, target.destination.unfit_payload)
             chained = process(work, s, fresh, own[name], _wanted(target), more=name in late, check=check)
             targets[name] = _stage_target(work, s, attempt, name, target, chained, folder / "own" / name)
@@ -113,7 +113,7 @@ def _needed(work: Work, s: Snapshot, chains: Sequence[Stage], wanted: Collection
     neither."""
     located = {record.POSITION, record.METADATA} if work.source.locate(s.ranges) is not None else set()
     identity = [record.SEQ, *([] if located else [record.POSITION])]
-    needed = {record.AFTER, *wanted, *(identity if chains else [])}
+    needed = {record.AFTER, *wanted, *(identity if chains or not work.source.lines else [])}
     for st in chains:
         needed |= uses(st.nodes) - (located if st.where is Where.PYTHON else set())
     return needed
@@ -131,7 +131,8 @@ def _stage_target(
     if not flow.checked:
         unfit = target.destination.unfit({c: F.col(c) for c in record.COLUMNS if c in flow.rows.columns}, flow.shape)
         if unfit is not None:
-            flow = replace(flow, rows=reject(flow.rows, unfit, name, "destination.unfit", flow.shape), marked=True)
+            rows = with_defaults(flow.rows, work, s, {record.SEQ, record.PART})
+            flow = replace(flow, rows=reject(rows, unfit, name, "destination.unfit", flow.shape), marked=True)
     if destination is not None and not flow.marked and flow.ordered:
         rows = with_defaults(flow.rows, work, s, columns).select(*columns)
         return StagedTarget(destination.stage(replace(d, rows=rows)), Part())

@@ -28,6 +28,8 @@ from penstock_sdk.record import Place, Record
 Op = Callable[[Any], Any]
 Run = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
 
+Check = tuple[str, Callable[[bytes | None], str | None]]
+
 SECOND_TRY = "penstock: at most once, so a second try of a task is refused"
 
 
@@ -47,9 +49,7 @@ class PythonStage:
     locate: Callable[[int], Place] | None = None
     keep_given: bool = False  # a later stage may nack too: send along what the source gave
     once: bool = False  # at most once: no task may run twice
-    check: tuple[str, Callable[[bytes | None], str | None]] | None = (
-        None  # what the destination of this name can't hold
-    )
+    check: Check | None = None  # what the destination of this name can't hold
     order: bool = False  # pass the column on by which stretches of a strand follow each other
 
     @property
@@ -79,9 +79,7 @@ class PythonStage:
             for out in self._run(run, batch):
                 yield _with_order(out, batch) if self.order else out
 
-    def _run(
-        self, run: Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]], batch: pa.RecordBatch
-    ) -> Iterator[pa.RecordBatch]:
+    def _run(self, run: Run, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         live, passed = _apart(batch)
         if passed is not None:
             yield self.out({c: passed.column(c) for c in (record.ASIDE, record.OUTCOME)})
