@@ -46,7 +46,7 @@ def _rows(folder: Path) -> list[dict[str, object]]:
 
 @pytest.mark.contract("S5", reason="order is a matter of names and partitions, not of a safeguard")
 def test_every_kind_of_processor_keeps_the_order_of_each_file(make_case: MakeCase, gateway: Gateway) -> None:
-    _in_order(make_case("case"), gateway, files=100, lines=300)
+    _in_order(make_case("case"), gateway, files=60, lines=300)
 
 
 @pytest.mark.long

@@ -603,7 +603,7 @@ def test_a_retry_restarts_only_its_lane_and_a_closed_gate_stops_them_all(bench: 
     assert len(bench.ids()) == 60
 
     write_json(bench.root / "a", 1, 10, first=3)
-    ids = write_json(bench.root / "b", 200, 2, first=3)
+    ids = write_json(bench.root / "b", 50, 2, first=3)
     p = Pipeline("p").source("a", "files", path=bench.root / "a", batch={"max-files": 1})
     p.source("b", "files", path=bench.root / "b", batch={"max-files": 1}).processor("decode", "json.decode")
     bench.to(p).processor("no", "error", condition="after like '%f00003:7%'")

@@ -127,8 +127,8 @@ def _python_line(causes: list[str]) -> str:
     """What a Python worker raised: the last line of its traceback says it."""
     for text in causes:
         if "PythonException" in text:
-            lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("SQLSTATE")]
-            return lines[-1]
+            lines = [line.strip() for line in text.splitlines()]
+            return [line for line in lines if line and not line.startswith("SQLSTATE")][-1]
     return ""
 
 

@@ -22,8 +22,9 @@ from penstock import fs, record
 from penstock.engine import aside
 from penstock.engine.batch.context import Target, Work
 from penstock.engine.batch.materialise import AsideFiles, Materialised, materialise, part_order
-from penstock.engine.batch.process import Check, Flow, process, reject, uses
+from penstock.engine.batch.process import Flow, process, reject, uses
 from penstock.engine.batch.read import Scan, read, with_defaults
+from penstock.engine.python.stage import Check
 from penstock.ledger import Attempt, Snapshot
 from penstock.native import Delivery, ExactlyOnceDestination, Staged, Where
 from penstock.plan.nodes import Stage, stages
