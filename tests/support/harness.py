@@ -100,6 +100,7 @@ class Case:
             trace=str(trace),
             gateway=self.gateway,
             state=str(self.state),
+            master=f"local[{cores},4]",
             **spec,
         )
         path = made.write(self.root / f"spec-{self.runs}.json")

@@ -44,6 +44,7 @@ class Spec:
     deadline: float = 30.0  # likewise
     finish: bool = False  # likewise, as --finish
     abandon: tuple[str, ...] = ()  # likewise, as --abandon
+    master: str | None = None  # with `pipeline` and without `gateway`
 
     def write(self, path: Path) -> Path:
         path.write_text(json.dumps(asdict(self)))
@@ -142,7 +143,7 @@ def main(spec: Spec) -> None:
 
     once = "--once" in spec.arguments
     options: dict[str, Any] = {"deadline": spec.deadline, "finish": spec.finish, "abandon": spec.abandon}
-    summary = run(pipelines, spark=session, once=once, state=spec.state, started=started, **options)
+    summary = run(pipelines, spark=session, once=once, state=spec.state, started=started, master=spec.master, **options)
     print(json.dumps(summary.to_json()), flush=True)
     os._exit(0 if summary.ok else 1)  # the JVM is not ours: no clean-up of it
 
