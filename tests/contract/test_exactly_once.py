@@ -49,7 +49,7 @@ def test_a_batch_keeps_its_hash_over_attempts_processes_and_changed_code(case: C
     case.issue(files=1)
     hashes = set()
     for n in range(4):  # two of the four fail instead of dying: three deaths would have the batch cut
-        condition = f"after like 'nothing {n}%'" if n % 2 == 0 else "after.no_such_field = 1"
+        condition = f"after like 'nothing {n}%'" if n % 2 == 0 else "no_such_column = 1"
         case.processors = f'    processors: [{{id: p{n}, plugin: filter, condition: "{condition}"}}]'
         case.configure()
         ended = case.run(kill_at="K6")
