@@ -123,6 +123,8 @@ def commit(work: Work, s: Snapshot, p: Prepared, late: LateNacks) -> Receipt | N
         return None
     d = replace(work.delivery_id(s, p.destination), hash=p.hash)
     staged = Staged.from_json(p.staged)
+    if staged.rows == 0 and staged.manifest is None:
+        return Receipt(0, filtered=p.filtered)  # a batch that was given up, or a destination that keeps nothing
     if isinstance(staged.manifest, dict) and KEPT in staged.manifest:
         return replace(_write(work, s, destination, d, staged), filtered=p.filtered)
     assert isinstance(destination, ExactlyOnceDestination)

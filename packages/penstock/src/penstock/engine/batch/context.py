@@ -46,6 +46,11 @@ class Target:
         staged = guarantee is Guarantee.EXACTLY_ONCE and isinstance(self.destination, ExactlyOnceDestination)
         return self.destination if staged and isinstance(self.destination, ExactlyOnceDestination) else None
 
+    def may_refuse(self, guarantee: Guarantee) -> bool:
+        """True where single records may be refused while it commits."""
+        destination = self.stages(guarantee)
+        return destination is not None and destination.may_refuse
+
 
 @dataclass(frozen=True)
 class Outcomes:

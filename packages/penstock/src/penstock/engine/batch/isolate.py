@@ -78,7 +78,7 @@ def give_up(work: Work, s: Snapshot, attempt: Attempt, code: str, error: str) ->
     sums = {name: Sums(dead=1) for name in work.targets}
     a = Account(1, sums, Letters(work.lane.source, place_of(work, s), made=(letter,)), 1)
     gates = admit(work, s, a, {seq: 0})  # its input can't be read, so its place is not counted
-    staged = {name: Staged(0, 0, []) for name in work.targets}
+    staged = {name: Staged(0) for name in work.targets}  # nobody was asked to stage anything
     deliveries = [*deliveries_of(work, s, staged, sums), *stage_letters(work, s, attempt, a.letters)]
     work.ledger.prepare(s, 1, deliveries, [letter.nack()], {name: ring.to_json() for name, ring in gates.rings.items()})
     return a

@@ -98,11 +98,9 @@ def _stage_queue(work: Work, s: Snapshot, attempt: Attempt, letters: Iterable[Le
 
 def _late_detail(work: Work, s: Snapshot, gates: Admitted, batch: StagedBatch, name: str, a: Account) -> Any:
     """For a destination that may refuse records in commit: where they are, and what the gate was."""
-    if batch.kept is None:
+    if batch.kept is None or not work.targets[name].may_refuse(work.guarantee):
         return None
     kept: Path = batch.targets[name].kept or batch.kept
-    if not _may_refuse(work, name):
-        return None
     sync(kept)
     detail = {
         "kept": str(kept.relative_to(work.state)),
@@ -113,11 +111,6 @@ def _late_detail(work: Work, s: Snapshot, gates: Admitted, batch: StagedBatch, n
     if work.window.needs_ordinals:
         detail["seqs"] = _save_seqs(work, s, kept.parent / "seqs.npy")
     return detail
-
-
-def _may_refuse(work: Work, name: str) -> bool:
-    destination = work.targets[name].stages(work.guarantee)
-    return destination is not None and destination.may_refuse
 
 
 def _save_seqs(work: Work, s: Snapshot, path: Path) -> str:

@@ -68,7 +68,7 @@ def stage(work: Work, s: Snapshot, attempt: Attempt) -> StagedBatch:
     scan = read(work, s, _needed(work, s, [*common, *chain.from_iterable(own.values())], wanted))
     flow = Flow(scan.rows, work.source.shape, checked=work.source.lines)
     folder = work.workdir(s) / attempt.id
-    late = {name for name, t in work.targets.items() if _may_refuse(work, t)}
+    late = {name for name, t in work.targets.items() if t.may_refuse(work.guarantee)}
     if len(work.targets) == 1 and not late:
         [(name, target)] = work.targets.items()
         check = (name, target.destination.unfit_payload)
@@ -102,11 +102,6 @@ def _shared_check(work: Work, common: Sequence[Stage]) -> Check | None:
 
 def _wanted(target: Target) -> frozenset[str]:
     return target.destination.columns
-
-
-def _may_refuse(work: Work, target: Target) -> bool:
-    destination = target.stages(work.guarantee)
-    return destination is not None and destination.may_refuse
 
 
 def _needed(work: Work, s: Snapshot, chains: Sequence[Stage], wanted: Collection[str]) -> set[str]:
