@@ -21,7 +21,7 @@ from penstock.errors import AccountError, PenstockError, Stop
 from penstock.native import Delivery, Known, Limits, NativeDestination, Ranges, Receipt, Retry
 from penstock.testing import faults
 from tests.support import oracle
-from tests.support.outcomes import Appender, dead, delivered, judge, stamp, write_json
+from tests.support.outcomes import Appender, Refusing, dead, delivered, judge, stamp, write_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -621,8 +621,9 @@ def test_an_unreadable_file_is_one_dead_letter_and_the_others_are_delivered(benc
     whole = gzip.compress(b"".join(b'{"id": "gz:%d", "n": %d}\n' % (n, n) for n in range(20_000)))
     (bench.root / "in" / "f00000b.txt.gz").write_bytes(whole[: len(whole) // 2])
     os.utime(bench.root / "in" / "f00000b.txt.gz", (1_700_000_000, 1_700_000_000))
-    result = bench.run(bench.to(bench.pipeline()).dead_letter_queue(window=0))
-    assert bench.ids() == ids
+    other = Refusing(bench.root / "other", "other")  # a destination with a manifest of its own kind
+    result = bench.run(bench.to(bench.pipeline()).destination("other", other).dead_letter_queue(window=0))
+    assert bench.ids() == other.ids() == ids
     [letter] = _letters(bench.state)
     assert letter["code"] == "files.unreadable-file"
     assert "f00000b.txt.gz" in letter["error"]
