@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from bench import decode, fanout, idle, python, text
+from bench import decode, fanout, formats, idle, python, text
 
 BENCHMARKS = {
     "text": text.main,
+    "formats": formats.main,
     "decode": decode.main,
     "python": python.main,
     "fanout": fanout.main,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from penstock import DROP, Record, Reject
 from penstock.connectors.files.destination import FilesDestination
+from penstock.connectors.files.settings import FilesDestinationSettings
 from penstock.engine import aside
 from penstock.engine.python.payloads import on_payloads
 from penstock.engine.python.stage import PythonStage
@@ -24,6 +25,7 @@ from penstock.processors.python import FunctionProcessor
 from penstock.record import Shape
 
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
+CHECK = ("out", FilesDestination(FilesDestinationSettings(path="/out"), "out").unfit_payload)
 
 
 def node(plugin: str, id: str, condition: str = "", **options: Any) -> Node:
@@ -58,7 +60,7 @@ def outcome(made: PythonStage, *batches: pa.RecordBatch) -> Outcome:
                 delivered.append((row["seq"], row["part"], row["after"], row.get("_given")))
             elif row["_outcome"] == b"dead":
                 d = aside.decode_dead(row["_aside"])
-                dead.append((d.seq, d.part, d.node, d.code, d.error, json.dumps(d.given), json.dumps(d.form)))
+                dead.append((d.seq, d.part, d.node, d.code, d.error, aside.encode(d.given), aside.encode(d.form)))
             else:
                 counts.append(aside.decode_count(row["_aside"]))
     return delivered, dead, counts
@@ -130,7 +132,7 @@ def test_payloads_alone_and_whole_records_come_to_the_same(
 ) -> None:
     options: dict[str, Any] = {"keep_given": keep}
     if check:
-        options["check"] = ("out", FilesDestination.unfit_payload)
+        options["check"] = CHECK
     nodes = chain(steps, encode=encode)
     same = Node(FunctionProcessor(lambda r: r, nodes[-1].id))  # not on payloads alone, so the whole stage is not
     returns = ("seq", "part", "after")
@@ -192,7 +194,7 @@ def test_every_row_has_one_outcome_whatever_user_code_does(
     sizes: list[int], program: list[list[str]], check: bool, keep: bool
 ) -> None:
     nodes = tuple(Node(FunctionProcessor(user_code(acts), f"n{i}")) for i, acts in enumerate(program))
-    options: dict[str, Any] = {"check": ("out", FilesDestination.unfit_payload)} if check else {}
+    options: dict[str, Any] = {"check": CHECK} if check else {}
     made = PythonStage("in", nodes, Shape.RAW, ("seq", "part", "after"), TIME, keep_given=keep, **options)
     batches = [batch([b"%d" % i for i in range(n)], first=100 * k) for k, n in enumerate(sizes)]
     found = outcome(made, *batches)

@@ -215,11 +215,16 @@ def test_what_a_destination_can_say_without_spark_is_said_before_it_starts(comma
     assert "[files.not-writable]" in command.refused(text, "--once", code=1)
 
 
-def test_with_json_programs_read_one_line_on_stdout_and_people_nothing_else(command: Command) -> None:
+def test_with_json_programs_read_lines_on_stdout_and_people_nothing_else(command: Command) -> None:
+    """A pipeline that can't start is said at once, and again in the summary: the last line, and the only one."""
     ended = command.run(GOOD.replace("path: in", "path: not-there"), "--once", "--json")
     assert ended.returncode == 1
-    [line] = ended.stdout.splitlines()
-    assert json.loads(line)["event"] == "summary"
+    degraded, summary = map(json.loads, ended.stdout.splitlines())
+    assert (degraded["event"], degraded["pipeline"], degraded["source"]) == ("degraded", "p", "")
+    assert summary["event"] == "summary"
+    [p] = summary["pipelines"]
+    assert (p["id"], p["status"], p["error"]) == ("p", "degraded", degraded["error"])
+    assert "[files.missing]" in p["error"]
     assert ended.stderr == ""
 
 

@@ -20,7 +20,7 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 # Codes are given by keyword (`code="a.b"`), by place to what makes a problem, or put together from a kind.
-_BY_KEYWORD = re.compile(r'code="([a-z.-]+)"')
+_BY_KEYWORD = re.compile(r'\bcode ?= ?"([a-z.-]+)"')
 _BY_PLACE = re.compile(r'"(config\.[a-z-]+)"')
 _MADE = re.compile(r'f"(config\.[a-z-]*)\{kind\}"')
 # Codes of nacks are given by place or as a default.

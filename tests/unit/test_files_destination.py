@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import pickle
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from penstock.connectors.files.destination import LINE_BREAK, NO_PAYLOAD, FilesDestination
+from penstock.connectors.files.destination import FilesDestination
 from penstock.connectors.files.settings import FilesDestinationSettings
+from penstock.connectors.files.writing import LINE_BREAK, NO_PAYLOAD, NOT_AN_OBJECT
 from penstock.errors import AccountError, Stop
 from penstock.native import Delivery, DeliveryId, Receipt, Refusal, Shape, Staged
 from penstock.testing import faults
@@ -355,10 +362,201 @@ def test_adopted_files_and_their_folders_are_fsynced_before_they_are_named(tmp_p
     ],
 )
 def test_what_is_no_single_line_does_not_fit(payload: bytes | None, why: str | None) -> None:
-    assert FilesDestination.unfit_payload(payload) == why
+    assert form().unfit_payload(payload) == why
 
 
-def test_it_takes_raw_and_open_payloads_and_looks_at_nothing_else() -> None:
-    assert FilesDestination.shapes == {Shape.RAW, Shape.OPEN}
-    assert FilesDestination.columns == {"after"}
-    assert not FilesDestination.may_refuse
+@pytest.mark.parametrize(
+    "payload, why",
+    [
+        ({}, None),
+        ({"text": "two\nlines"}, None),  # as JSON that is one line
+        (b'{"a":1}', None),
+        (None, NO_PAYLOAD),
+        (b"", NOT_AN_OBJECT),
+        (b"null", NOT_AN_OBJECT),
+        (b"[]", NOT_AN_OBJECT),
+        (b"a line", NOT_AN_OBJECT),
+        (b'{"a":', NOT_AN_OBJECT),
+        (b'{"a":1}{}', NOT_AN_OBJECT),
+        (b'{"a":"\xff"}', NOT_AN_OBJECT),
+        (b"{" * 100_000, NOT_AN_OBJECT),
+        (b'{"a":\n1}', LINE_BREAK),
+        (b'{"a":1}\n', LINE_BREAK),
+        ('{"a":1}', None),
+        ("text", NOT_AN_OBJECT),
+        ('{"a":\n1}', LINE_BREAK),
+    ],
+)
+def test_what_is_no_object_does_not_fit_lines_of_json(payload: Any, why: str | None) -> None:
+    assert form(format="json").unfit_payload(payload) == why
+
+
+@pytest.mark.parametrize("payload", [{}, {"text": "two\nlines"}, "a line"])
+def test_an_open_payload_is_one_line_of_text_whatever_it_holds(payload: Any) -> None:
+    assert form().unfit_payload(payload) is None
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_what_tells_a_payload_that_does_not_fit_travels_to_sparks_tasks(format: str) -> None:
+    unfit = pickle.loads(pickle.dumps(form(format=format).unfit_payload))
+    assert unfit(None) == NO_PAYLOAD
+
+
+# -- formats -------------------------------------------------------------------------------------------------------------
+
+
+def form(**settings: Any) -> FilesDestination:
+    return FilesDestination(FilesDestinationSettings(path="/out", **settings), "out")
+
+
+@pytest.mark.parametrize(
+    "format, shapes",
+    [
+        ("text", {Shape.RAW, Shape.OPEN}),
+        ("json", {Shape.OPEN, Shape.TYPED}),
+        ("csv", {Shape.TYPED}),
+        ("parquet", {Shape.TYPED}),
+    ],
+)
+def test_each_format_takes_its_payloads_and_looks_at_nothing_else(format: str, shapes: set[Shape]) -> None:
+    destination = form(format=format)
+    assert destination.shapes == shapes
+    assert destination.columns == {"after"}
+    assert not destination.may_refuse
+    assert form().shapes == {Shape.RAW, Shape.OPEN}  # one instance's format is not another's
+
+
+def test_a_path_with_values_looks_at_what_it_names_and_at_the_records_identity() -> None:
+    destination = FilesDestination(FilesDestinationSettings(path="/out/{namespace}/{metadata.k}"), "out")
+    assert destination.columns == {"after", "namespace", "metadata", "seq", "part"}
+    assert destination.root == Path("/out")
+    assert form().columns == {"after"}
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_open_payloads_are_given_the_schema_of_the_destination(format: str) -> None:
+    destination = form(format=format, schema="x INT, y STRING")
+    [last] = destination.processors_for(Shape.OPEN)
+    assert last.gives(Shape.OPEN) is Shape.TYPED
+    assert last.typed is not None
+    assert last.typed.ddl == "STRUCT<`x` INT, `y` STRING>"
+    assert destination.processors_for(Shape.TYPED) == ()
+    assert destination.processors_for(Shape.RAW) == ()
+    assert form(format=format).processors_for(Shape.OPEN) == ()
+
+
+@pytest.mark.parametrize(
+    "settings, extension",
+    [
+        ({}, ".txt"),
+        ({"compression": "none"}, ".txt"),
+        ({"compression": "gzip"}, ".txt.gz"),
+        ({"format": "json"}, ".jsonl"),
+        ({"format": "json", "compression": "gzip"}, ".jsonl.gz"),
+        ({"format": "csv"}, ".csv"),
+        ({"format": "csv", "compression": "gzip"}, ".csv.gz"),
+        ({"format": "parquet"}, ".snappy.parquet"),
+        ({"format": "parquet", "compression": "none"}, ".parquet"),
+        ({"format": "parquet", "compression": "gzip"}, ".gzip.parquet"),
+        ({"format": "parquet", "compression": "zstd"}, ".zstd.parquet"),
+    ],
+)
+def test_the_name_says_what_a_file_is(tmp_path: Path, settings: dict[str, Any], extension: str) -> None:
+    destination = FilesDestination(FilesDestinationSettings(path=str(tmp_path), **settings), "out")
+    d = attempt_at(delivery())
+    path = staged_file(destination, d, settings, [{"a": 1}])
+    held = path.stat().st_size if settings.get("compression") != "gzip" else 8
+    staged = destination.adopt(d, [path], 1, held)
+    assert [f["name"] for f in staged.manifest] == [f"p.in-000000000001-00000-0123456789ab{extension}"]
+
+
+def staged_file(
+    destination: FilesDestination, d: Delivery, settings: dict[str, Any], rows: list[dict[str, Any]]
+) -> Path:
+    """What Spark leaves in a format: lines of JSON, whatever the format of lines, or rows of Parquet."""
+    folder = destination.staging_folder(d)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "part-00000-x"
+    text = "".join(json.dumps(row) + "\n" for row in rows).encode().replace(b" ", b"")
+    if settings.get("format") == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema([("a", pa.int64())])), path)
+    elif settings.get("compression") == "gzip":
+        path.write_bytes(gzip.compress(text))
+    else:
+        path.write_bytes(text)
+    return path
+
+
+@pytest.mark.contract("C12", safeguard="account")
+@pytest.mark.parametrize(
+    "settings, rows, size, why",
+    [
+        ({"compression": "gzip"}, 2, 17, "2 lines of 17 bytes went in; 16 bytes are staged"),
+        ({"format": "csv"}, 2, 15, "2 lines of 15 bytes went in; 2 lines of 16 bytes are staged"),
+        ({"format": "parquet"}, 3, 16, "3 rows went in; 2 rows are staged in 1 files"),
+    ],
+)
+def test_staged_files_of_any_format_that_hold_something_else_are_not_adopted(
+    tmp_path: Path, settings: dict[str, Any], rows: int, size: int, why: str
+) -> None:
+    destination = FilesDestination(FilesDestinationSettings(path=str(tmp_path), **settings), "out")
+    d = attempt_at(delivery())
+    path = staged_file(destination, d, settings, [{"a": 1}, {"a": 2}])
+    with pytest.raises(AccountError) as caught:
+        destination.adopt(d, [path], rows, size)
+    assert (caught.value.code, caught.value.why) == ("files.staged", why)
+    faults.install(off=["account"])
+    destination.adopt(d, [path], rows, size)
+    faults.install()
+    assert destination.adopt(d, [path], 2, 16).rows == 2
+
+
+@pytest.mark.parametrize("settings", [{}, {"compression": "gzip"}, {"format": "csv"}, {"format": "parquet"}])
+def test_a_file_that_holds_nothing_is_not_published_in_any_format(tmp_path: Path, settings: dict[str, Any]) -> None:
+    destination = FilesDestination(FilesDestinationSettings(path=str(tmp_path), **settings), "out")
+    d = attempt_at(delivery())
+    path = staged_file(destination, d, settings, [])
+    assert destination.adopt(d, [path], 0, 0).manifest == []
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_every_file_of_csv_begins_with_its_header_unless_told_otherwise(tmp_path: Path, packed: bool) -> None:
+    from pyspark.sql.types import LongType, StringType, StructType
+
+    fields = StructType().add("id", LongType()).add('a "quoted", name', StringType())
+    schema = StructType().add("after", fields)
+    text = b'1,"x"\n2,\n'
+    for header in (True, False):
+        root = tmp_path / str(header)
+        compression = "gzip" if packed else None
+        given = FilesDestinationSettings(path=str(root), format="csv", header=header, compression=compression)
+        destination, d = FilesDestination(given, "out"), replace(attempt_at(delivery()), schema=schema)
+        folder = destination.staging_folder(d)
+        folder.mkdir(parents=True)
+        paths = [folder / "part-00000-x", folder / "part-00001-x", folder / "part-00002-x"]
+        for path, held in zip(paths, [text, b"", text], strict=True):
+            path.write_bytes(gzip.compress(held) if packed else held)
+        staged = destination.adopt(d, paths, 4, 2 * len(text))
+        assert staged.bytes == sum(f["bytes"] for f in staged.manifest)
+        destination.commit(d, staged, never)
+        made = [p.read_bytes() for p in sorted(root.iterdir()) if p.is_file()]
+        assert len(made) == 2
+        head = b'id,"a ""quoted"", name"\n' if header else b""
+        assert [gzip.decompress(m) if packed else m for m in made] == [head + text] * 2
+
+
+def test_records_go_to_the_folders_that_the_staged_ones_name(tmp_path: Path) -> None:
+    destination = FilesDestination(FilesDestinationSettings(path=f"{tmp_path}/{{namespace}}/x"), "out")
+    d = attempt_at(delivery())
+    staging = destination.staging_folder(d)
+    # Spark has put % before what a name can't hold; what is left is the folder, whose values are encoded once
+    [a] = lines(staging / "_folder=orders%2Fx", "a\n")
+    [b] = lines(staging / "_folder=a%252Fb%2Fx", "b\n")
+    staged = destination.adopt(d, [a, b], 2, 4)
+    destination.commit(d, staged, never)
+    found = {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*.txt")}
+    assert found == {
+        "orders/x/p.in-000000000001-00000-0123456789ab.txt": "a\n",
+        "a%2Fb/x/p.in-000000000001-00001-0123456789ab.txt": "b\n",
+    }
+    assert visible(tmp_path) == {}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.connectors.files import listing
-from penstock.connectors.files.listing import Entry, Listing
+from penstock.connectors.files.listing import Entry, Listing, partitions
 from penstock.errors import Stop
 from penstock.testing import faults
 
@@ -288,3 +288,301 @@ def test_a_link_that_points_at_itself_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     write(tmp_path / "a", age=60)
     assert names(Listing(tmp_path, 1).settled()) == ["a"]
+
+
+# -- sub-folders ----------------------------------------------------------------------------------------------------
+
+
+def tree(root: Path, *paths: str) -> None:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        write(root / path, age=60)
+
+
+def below(root: Path, found: list[Entry]) -> list[str]:
+    return sorted(e.path.removeprefix(f"{root}/") for e in found)
+
+
+HOSTILE = ["new\nline", "100%", "a%20b", "a+b", "[x]", "s p a c e", "ü", "*", "?", "{a,b}", "back\\slash", "'\"", "a#b"]
+
+
+def test_sub_folders_are_listed_when_asked_for(tmp_path: Path) -> None:
+    tree(tmp_path, "a", "one/b", "one/two/c")
+    assert below(tmp_path, Listing(tmp_path, 1).settled()) == ["a"]
+    list_ = Listing(tmp_path, 1, recursive=True)
+    assert below(tmp_path, list_.settled()) == ["a", "one/b", "one/two/c"]
+    assert list_.present == {str(tmp_path / p) for p in ("a", "one/b", "one/two/c")}
+    assert list_.root == tmp_path
+
+
+def test_folders_of_partitions_are_listed_unasked(tmp_path: Path) -> None:
+    tree(tmp_path, "day=1/hour=2/a", "day=1/plain/b", "_day=3/c", "day=x.tmp/d", "day=/e", "=x/f", ".day=4/g")
+    expected = ["_day=3/c", "day=/e", "day=1/hour=2/a", "day=x.tmp/d"]
+    assert below(tmp_path, Listing(tmp_path, 1).settled()) == expected
+    with_all = ["=x/f", *expected, "day=1/plain/b"]
+    assert below(tmp_path, Listing(tmp_path, 1, recursive=True).settled()) == sorted(with_all)
+
+
+@pytest.mark.parametrize("name", ["_a=b", "a=b.tmp", ".a=b", "a=b.part"])
+def test_a_file_that_is_named_like_a_partition_is_a_file_like_any_other(tmp_path: Path, name: str) -> None:
+    tree(tmp_path, name, "a=b")
+    assert below(tmp_path, Listing(tmp_path, 1, recursive=True).settled()) == ["a=b"]
+
+
+def test_hidden_folders_are_skipped_with_all_they_hold(tmp_path: Path) -> None:
+    tree(tmp_path, "a/b", ".git/b", "_penstock/b", "a/_temporary/b", "a/.x/b", "x.tmp/b", "x.part/b", "a/_x", "a/x.tmp")
+    assert below(tmp_path, Listing(tmp_path, 1, recursive=True).settled()) == ["a/b"]
+
+
+def test_a_link_to_a_folder_is_followed_and_a_loop_is_not(tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    tree(tmp_path, "in/a", "in/one/b", "elsewhere/c")
+    (root / "link").symlink_to(tmp_path / "elsewhere")
+    (root / "one" / "up").symlink_to(root)
+    (root / "one" / "self").symlink_to(root / "one")
+    (tmp_path / "elsewhere" / "back").symlink_to(root / "one")
+    (root / "nowhere").symlink_to(tmp_path / "gone")
+    (root / "itself").symlink_to(root / "itself")
+    expected = ["a", "link/back/b", "link/c", "one/b"]
+    assert below(root, Listing(root, 1, recursive=True).settled()) == expected
+    assert below(root, Listing(root / "**", 1).settled()) == expected
+
+
+def test_a_folder_under_two_names_is_listed_under_both(tmp_path: Path) -> None:
+    """Which one comes first is up to the disk: with one only, a file could change its name from look to look."""
+    tree(tmp_path, "one/a")
+    (tmp_path / "two").symlink_to(tmp_path / "one")
+    assert below(tmp_path, Listing(tmp_path, 1, recursive=True).settled()) == ["one/a", "two/a"]
+
+
+def failing_scandir(monkeypatch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
+    """The tests may run as root, whom no permission stops."""
+    real = os.scandir
+
+    def scandir(path: str) -> object:
+        if str(path) == str(folder):
+            raise OSError(number, os.strerror(number), path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ENOTDIR])
+def test_a_sub_folder_that_vanishes_while_it_is_listed_is_simply_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    tree(tmp_path, "a", "gone/b", "kept/c")
+    failing_scandir(monkeypatch, tmp_path / "gone", number)
+    assert below(tmp_path, Listing(tmp_path, 1, recursive=True).settled()) == ["a", "kept/c"]
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize("pattern", ["", "*/b", "**/b"])
+def test_a_sub_folder_that_can_not_be_read_stops_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, pattern: str
+) -> None:
+    tree(tmp_path, "a", "locked/b")
+    failing_scandir(monkeypatch, tmp_path / "locked", number)
+    with pytest.raises(Stop) as caught:
+        Listing(tmp_path / pattern, 1, recursive=True).settled()
+    assert caught.value.code == "files.unreadable"
+    assert str(tmp_path / "locked") in caught.value.what
+    assert caught.value.why == os.strerror(number)
+
+
+def test_a_locked_folder_that_no_pattern_leads_to_is_none_of_our_business(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree(tmp_path, "a", "locked/b", "open/b")
+    failing_scandir(monkeypatch, tmp_path / "locked", errno.EACCES)
+    assert names(Listing(tmp_path, 1).settled()) == ["a"]
+    assert names(Listing(tmp_path / "o*" / "b", 1).settled()) == ["b"]
+
+
+@pytest.mark.parametrize("path", [b"bad\xff", b"sub/bad\xff", b"bad\xff/a", b"day=1/bad\xff"])
+def test_a_name_that_is_not_utf8_stops_wherever_it_is(tmp_path: Path, path: bytes) -> None:
+    full = os.path.join(os.fsencode(tmp_path), path)
+    os.makedirs(os.path.dirname(full), exist_ok=True)
+    with open(full, "wb"):
+        pass
+    tree(tmp_path, "good.txt")
+    for list_ in (Listing(tmp_path, 1, recursive=True), Listing(tmp_path / "**", 1)):
+        with pytest.raises(Stop) as caught:
+            list_.settled()
+        assert caught.value.code == "files.name"
+        assert r"bad\udcff" in caught.value.what
+        caught.value.what.encode()
+
+
+def test_a_name_that_is_not_utf8_and_not_asked_for_does_not_matter(tmp_path: Path) -> None:
+    tree(tmp_path, "good.txt")
+    os.mkdir(os.fsencode(tmp_path) + b"/bad\xff")
+    with open(os.fsencode(tmp_path) + b"/bad\xfe", "wb"):
+        pass
+    assert names(Listing(tmp_path / "*.txt", 1).settled()) == ["good.txt"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_any_name_is_listed_as_file_and_as_folder(tmp_path: Path, name: str) -> None:
+    tree(tmp_path, f"{name}/{name}", "other/other")
+    assert below(tmp_path, Listing(tmp_path, 1, recursive=True).settled()) == sorted([f"{name}/{name}", "other/other"])
+    assert below(tmp_path, Listing(tmp_path / name, 1).settled()) == [f"{name}/{name}"]
+    assert below(tmp_path, Listing(tmp_path / name / name, 1).settled()) == [f"{name}/{name}"]
+    assert below(tmp_path, Listing(tmp_path / name / "*", 1).settled()) == [f"{name}/{name}"]
+
+
+# -- patterns -------------------------------------------------------------------------------------------------------
+
+FILES = (
+    "a.json", "b.JSON", "c.csv", "x/a.json", "x/y/d.csv", "x/y/z/e.csv", "2024-01/part-0", "2024-02/part-1x",
+    "2024-02/part-x", "2024-123/part-2", "_h/a.json", ".h/a.json", "x/_SUCCESS", "x/.crc", "t.json.tmp",
+    "day=1/a.json", "day=1/sub/b.json", "x.json/inside",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "pattern, expected",
+    [
+        ("*.json", ["a.json"]),
+        ("*.JSON", ["b.JSON"]),
+        ("?.*", ["a.json", "b.JSON", "c.csv"]),
+        ("[ab].*", ["a.json", "b.JSON"]),
+        ("[!ab].*", ["c.csv"]),
+        ("*/*.json", ["day=1/a.json", "x/a.json"]),
+        ("**/*.csv", ["c.csv", "x/y/d.csv", "x/y/z/e.csv"]),
+        ("x/**/*.csv", ["x/y/d.csv", "x/y/z/e.csv"]),
+        ("**/y/**/*.csv", ["x/y/d.csv", "x/y/z/e.csv"]),
+        ("**/**/d.csv", ["x/y/d.csv"]),
+        ("x/y/**", ["x/y/d.csv", "x/y/z/e.csv"]),
+        ("**/y/*", ["x/y/d.csv"]),
+        ("2024-??/part-[0-9]*", ["2024-01/part-0", "2024-02/part-1x"]),
+        ("*", ["a.json", "b.JSON", "c.csv", "day=1/a.json"]),
+        ("day=*", ["day=1/a.json"]),
+        ("*.tmp", []),
+        ("t.json.*", []),
+        (".*", []),
+        ("_*/a.json", []),
+        ("*/_*", []),
+        ("*/_SUCCESS", ["x/_SUCCESS"]),
+        ("**/_SUCCESS", ["x/_SUCCESS"]),
+        ("**/.crc", ["x/.crc"]),
+        ("_h/*.json", ["_h/a.json"]),
+        ("**/_h/*.json", ["_h/a.json"]),
+        ("none/of/*.these", None),
+        ("*/none", []),
+        ("c.csv/*", None),
+        ("*/a.json/*", []),
+    ],
+)
+def test_a_pattern_takes_what_it_matches(tmp_path: Path, pattern: str, expected: list[str] | None) -> None:
+    tree(tmp_path, *FILES)
+    list_ = Listing(tmp_path / pattern, 1)
+    if expected is not None:
+        assert below(tmp_path, list_.settled()) == expected
+        return
+    with pytest.raises(Stop) as caught:  # its folder is not there
+        list_.settled()
+    assert caught.value.code == "files.unreadable"
+    assert str(list_.root) in caught.value.what
+
+
+def test_a_pattern_that_matches_a_folder_takes_what_is_in_it_when_asked_for(tmp_path: Path) -> None:
+    tree(tmp_path, *FILES)
+    assert below(tmp_path, Listing(tmp_path / "x*", 1).settled()) == []
+    expected = ["x.json/inside", "x/a.json", "x/y/d.csv", "x/y/z/e.csv"]
+    assert below(tmp_path, Listing(tmp_path / "x*", 1, recursive=True).settled()) == expected
+
+
+def test_each_file_is_listed_once_however_a_pattern_leads_to_it(tmp_path: Path) -> None:
+    tree(tmp_path, "a/a/a/a/f")
+    assert below(tmp_path, Listing(tmp_path / "**/a/**/a/**/f", 1).settled()) == ["a/a/a/a/f"]
+
+
+@pytest.mark.parametrize(
+    "pattern, root",
+    [("*.json", "."), ("x/*.csv", "x"), ("x/y/**/*.csv", "x/y"), ("x/y", "x/y"), ("a.json", "."), ("n/o/*", "n/o"), ("x/*/z", "x")],
+)  # fmt: skip
+def test_the_root_is_the_last_folder_before_a_wildcard(tmp_path: Path, pattern: str, root: str) -> None:
+    tree(tmp_path, *FILES)
+    assert Listing(tmp_path / pattern, 1).root == tmp_path / root
+
+
+def test_what_exists_under_the_very_name_is_no_pattern(tmp_path: Path) -> None:
+    tree(tmp_path, "[ab].txt", "a.txt", "b.txt", "*/c", "x/c")
+    assert names(Listing(tmp_path / "[ab].txt", 1).settled()) == ["[ab].txt"]
+    assert below(tmp_path, Listing(tmp_path / "*", 1).settled()) == ["*/c"]
+    assert Listing(tmp_path / "*", 1).root == tmp_path / "*"
+
+
+def test_a_folder_with_an_odd_name_that_vanishes_stops_and_does_not_become_a_pattern(tmp_path: Path) -> None:
+    tree(tmp_path, "[ab]/c", "a/c")
+    list_ = Listing(tmp_path / "[ab]", 1)
+    assert len(list_.settled()) == 1
+    os.rename(tmp_path / "[ab]", tmp_path / "away")
+    with pytest.raises(Stop):
+        list_.settled()
+
+
+def test_a_file_with_an_odd_name_that_was_put_away_does_not_become_a_pattern(tmp_path: Path) -> None:
+    tree(tmp_path, "[ab]", "a")
+    list_ = Listing(tmp_path / "[ab]", 1)
+    assert names(list_.settled()) == ["[ab]"]
+    (tmp_path / "[ab]").unlink()
+    assert list_.settled() == []
+    assert list_.root == tmp_path
+
+
+def test_a_pattern_stays_one_when_a_file_of_that_name_appears(tmp_path: Path) -> None:
+    tree(tmp_path, "a.txt")
+    list_ = Listing(tmp_path / "*.txt", 1)
+    assert names(list_.settled()) == ["a.txt"]
+    tree(tmp_path, "*.txt")
+    assert sorted(names(list_.settled())) == ["*.txt", "a.txt"]
+
+
+def test_a_leading_folder_with_an_odd_name_is_taken_as_it_is(tmp_path: Path) -> None:
+    """It may be the current folder, which nobody has written down."""
+    tree(tmp_path, "[ab]/in/c.txt", "a/in/d.txt")
+    list_ = Listing(tmp_path / "[ab]" / "in" / "*.txt", 1)
+    assert names(list_.settled()) == ["c.txt"]
+    assert list_.root == tmp_path / "[ab]" / "in"
+
+
+def test_a_young_file_of_a_sub_folder_is_not_taken(tmp_path: Path) -> None:
+    tree(tmp_path, "old/a.txt", "old/b.txt")
+    write(tmp_path / "old" / "b.txt")
+    for list_ in (Listing(tmp_path, 30, recursive=True), Listing(tmp_path / "*/*.txt", 30)):
+        assert names(list_.settled()) == ["a.txt"]
+        assert list_.settling()
+        assert len(list_.present) == 2
+
+
+# -- partitions -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path, expected",
+    [
+        ("a", {}),
+        ("k=v", {}),
+        ("k=v/a", {"k": "v"}),
+        ("y=2024/plain/m=01/a=b", {"y": "2024", "m": "01"}),
+        ("k=a=b/f", {"k": "a=b"}),
+        ("k=/f", {"k": ""}),
+        ("=v/f", {}),
+        ("_k=v/f", {"_k": "v"}),
+        ("k=__HIVE_DEFAULT_PARTITION__/f", {"k": None}),
+        ("k=a%2Fb%3Dc%25/f", {"k": "a/b=c%"}),
+        ("a%20key=a+b/f", {"a key": "a+b"}),
+        ("k=%C3%BC/f", {"k": "ü"}),
+        ("k=ü/f", {"k": "ü"}),
+        ("k=%FF/f", {"k": "%FF"}),
+        ("k=100%/f", {"k": "100%"}),
+        ("k=a\nb/f", {"k": "a\nb"}),
+    ],
+)
+def test_the_folders_say_the_partition(path: str, expected: dict[str, str | None]) -> None:
+    found = partitions(Path("/x=1/in"), f"/x=1/in/{path}")
+    assert found == expected
+    assert list(found) == list(expected)
+    assert partitions(Path("/"), f"/{path}") == expected

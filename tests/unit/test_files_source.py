@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from penstock.connectors.files import lines as line_files
 from penstock.connectors.files import source as module
+from penstock.connectors.files.listing import Entry
+from penstock.connectors.files.opening import COMPRESSED
 from penstock.connectors.files.settings import FilesSourceSettings
 from penstock.connectors.files.source import OTHER_CODECS, FilesSource
 from penstock.errors import InputChanged, Stop
@@ -155,11 +161,267 @@ def test_a_batch_has_at_most_max_bytes(folder: Path) -> None:
     assert [names(lane.finish()) for _ in range(3)] == [["0", "1"], ["2", "3"], ["4"]]
 
 
-def test_one_file_over_max_bytes_goes_alone(folder: Path) -> None:
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_one_file_over_max_bytes_goes_alone(folder: Path, suffix: str) -> None:
     for n, size in enumerate([1, 100, 1]):
-        write(folder / f"{n}", "x" * size, age=600 - n)
+        write(folder / f"{n}{suffix}", "x" * size, age=600 - n)
     lane = Lane(folder, Limits(max_bytes=10))
-    assert [names(lane.finish()) for _ in range(3)] == [["0"], ["1"], ["2"]]
+    assert [names(lane.finish()) for _ in range(3)] == [[f"{n}{suffix}"] for n in range(3)]
+
+
+def small_blocks(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(line_files, "BLOCK", block)
+    monkeypatch.setattr(line_files, "cut", partial(line_files.cut, block=block))
+
+
+def pieces(ranges: Ranges) -> list[tuple[str, int, int]]:
+    return [(Path(r.strand).name, r.position["from"], r.position["to"]) for r in ranges]
+
+
+def test_a_large_file_of_lines_is_taken_in_pieces_of_about_max_bytes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_blocks(monkeypatch, 16)
+    write(folder / "a", "123\n" * 12, age=601)
+    write(folder / "b", "x\n")
+    lane = Lane(folder, Limits(max_bytes=16))
+    taken = [lane.finish() for _ in range(3)]
+    assert [pieces(r) for r in taken] == [[("a", 0, 20)], [("a", 20, 36)], [("a", 36, 48), ("b", 0, 2)]]
+    assert [r.full for r in taken] == [True, True, False]
+    assert lane.nothing()
+    first, second, third = (r[0] for r in taken)
+    assert first.base == second.base == third.base == 0  # seq is a function of the file alone
+    assert taken[-1][-1].base == 50
+    assert [r.size for r in (first, second, third)] == [20, 16, 12]
+    assert (first.position["next"], second.position["place"]) == (0, 0)
+
+
+def test_a_compressed_file_is_never_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_blocks(monkeypatch, 16)
+    for suffix in (".gz", ".zst"):
+        write(folder / f"a{suffix}", "123\n" * 12)
+    lane = Lane(folder, Limits(max_bytes=16, max_records=1))
+    assert [pieces(lane.finish()) for _ in range(2)] == [[("a.gz", 0, 48)], [("a.zst", 0, 48)]]
+    assert lane.nothing()
+
+
+def test_a_file_of_csv_with_line_breaks_is_never_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_blocks(monkeypatch, 16)
+    write(folder / "a.csv", "a,b\n" + "1,2\n" * 12)
+    for multi_line, ends in ((True, 52), (False, 8)):
+        lane = Lane(folder, Limits(max_records=2), format="csv", multi_line=multi_line)
+        assert pieces(lane.finish()) == [("a.csv", 0, ends)]
+
+
+def test_a_batch_has_at_most_max_records_of_lines_that_can_be_counted(folder: Path) -> None:
+    write(folder / "a", "1\n2\n3\n", age=602)
+    write(folder / "b", "4\n5", age=601)
+    write(folder / "c", "6\n")
+    lane = Lane(folder, Limits(max_records=2))
+    taken = [lane.finish() for _ in range(3)]
+    assert [pieces(r) for r in taken] == [[("a", 0, 4)], [("a", 4, 6), ("b", 0, 2)], [("b", 2, 3), ("c", 0, 2)]]
+    assert [[r.base for r in t] for t in taken] == [[0], [0, 8], [8, 13]]
+    assert taken[0][0].position["next"] == taken[1][0].position["place"] == 2
+    assert [lane.source.count(r) for r in taken] == [2, 2, 2]
+    assert lane.nothing()
+
+
+def test_where_a_piece_ends_survives_a_restart(folder: Path) -> None:
+    write(folder / "a", "1\n2\n3\n", age=601)
+    write(folder / "b", "4\n")
+    for restart in (False, True):
+        lane = Lane(folder, Limits(max_records=1))
+        taken = []
+        for _ in range(4):
+            taken.append(Ranges.from_json(lane.finish().to_json()))
+            if restart:
+                lane.start()
+        assert [pieces(r) for r in taken] == [[("a", 0, 2)], [("a", 2, 4)], [("a", 4, 6)], [("b", 0, 2)]]
+        assert [r[0].position.get("place", 0) for r in taken] == [0, 1, 2, 0]
+        assert lane.nothing()
+
+
+def test_what_was_begun_goes_on_before_older_files_that_came_since(folder: Path) -> None:
+    write(folder / "b", "1\n2\n")
+    lane = Lane(folder, Limits(max_records=1))
+    lane.finish()
+    write(folder / "a", "0\n", age=MONTH)
+    lane.start()
+    assert [pieces(lane.finish()) for _ in range(2)] == [[("b", 2, 4)], [("a", 0, 2)]]
+
+
+def test_lines_of_a_piece_have_to_be_every_byte_of_it(folder: Path) -> None:
+    write(folder / "a", "\ufeff1\n22\n333")
+    lane = Lane(folder, Limits(max_records=1))
+    for size in (2, 3, 4):  # the byte order mark is no part of a line, and the last one is given its end
+        ranges = lane.finish()
+        lane.source.verify(ranges, 1, {"bytes": size})
+        for given in (size - 1, size + 1):
+            with pytest.raises(Stop):
+                lane.source.verify(ranges, 1, {"bytes": given})
+
+
+@pytest.mark.contract("T22", reason="there is no watermark that could be switched off")
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_file_that_changed_while_it_was_read_in_pieces_stops_the_pipeline(folder: Path, restart: bool) -> None:
+    write(folder / "a", "1\n2\n")
+    lane = Lane(folder, Limits(max_records=1))
+    lane.finish()
+    write(folder / "a", "1\n2\n3\n", age=300)
+    if restart:
+        lane.start()
+    with pytest.raises(Stop) as caught:
+        for _ in range(2):  # the first look may find only that it is not what was listed
+            assert lane.source.available(lane.known, lane.limits) is None
+    assert caught.value.code == "files.changed"
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_file_that_changed_while_it_was_read_in_pieces_is_read_whole_again(folder: Path, restart: bool) -> None:
+    write(folder / "a", "1\n2\n")
+    lane = Lane(folder, Limits(max_records=1), on_change="reread")
+    first = lane.finish()
+    write(folder / "a", "x\ny\nz\n", age=300)
+    if restart:
+        lane.start()
+    if (ranges := lane.source.available(lane.known, lane.limits)) is None:
+        ranges = lane.source.available(lane.known, lane.limits)  # it was still listed as it was
+    assert ranges is not None
+    assert pieces(ranges) == [("a", 0, 2)]
+    assert ranges[0].base == first.next_seq
+    lane.known.took(ranges)
+    assert [pieces(lane.take()) for _ in range(2)] == [[("a", 2, 4)], [("a", 4, 6)]]
+    assert lane.nothing()
+
+
+@pytest.mark.parametrize("after_ack", ["move", "delete"])
+@pytest.mark.parametrize("told", [True, False])
+def test_a_file_is_put_away_only_with_its_last_piece(folder: Path, tmp_path: Path, after_ack: str, told: bool) -> None:
+    write(folder / "a", "1\n2\n3\n")
+    moves = {"move_to": str(tmp_path / "done")} if after_ack == "move" else {}
+    lane = Lane(folder, Limits(max_records=1), after_ack=after_ack, **moves)
+    lane.source.check()
+    for _ in range(2):
+        lane.finish(told=told)
+        lane.start()  # what a crash has left is put away at the next start
+    assert listed(folder) == ["a"]
+    lane.finish(told=told)
+    lane.start()
+    assert lane.nothing()
+    assert listed(folder) == []
+
+
+def test_a_batch_says_whether_there_is_room_for_more(folder: Path) -> None:
+    for n in range(3):
+        write(folder / f"{n}", "1\n2\n", age=600 - n)
+
+    def full(**limits: Any) -> list[bool]:
+        lane, found = Lane(folder, Limits(**limits)), []
+        while (ranges := lane.source.available(lane.known, lane.limits)) is not None:
+            lane.known.took(ranges)
+            found.append(ranges.full)
+        return found
+
+    assert full() == [False]
+    assert full(max_files=2) == [True, False]
+    assert full(max_bytes=9) == [True, False]
+    assert full(max_records=4) == [True, False]
+    assert full(max_records=5) == [True, False]
+
+
+def test_a_batch_that_meets_a_limit_exactly_is_full(folder: Path) -> None:
+    """Nothing more fits into it: it must not wait out `max-delay`."""
+    for n in range(2):
+        write(folder / f"{n}", "1\n2\n", age=600 - n)
+    for limits in (Limits(max_files=2), Limits(max_bytes=8), Limits(max_records=4)):
+        assert Lane(folder, limits).take().full, limits
+
+
+def test_a_large_folder_is_listed_once_for_many_batches(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(6):
+        write(folder / f"{n}", age=600 - n)
+    lane, looks = Lane(folder, Limits(max_files=2)), list[str]()
+    settled = lane.source._listing.settled
+
+    def counted() -> list[Entry]:
+        looks.append("look")
+        return settled()
+
+    monkeypatch.setattr(lane.source._listing, "settled", counted)
+    taken = [names(lane.finish()) for _ in range(3)]
+    assert (taken, len(looks)) == ([["0", "1"], ["2", "3"], ["4", "5"]], 1)
+    assert lane.nothing()
+    assert len(looks) == 2
+
+
+@pytest.mark.parametrize("how", ["changed", "deleted"])
+def test_a_file_that_is_no_longer_what_was_listed_is_not_taken_as_it_was(folder: Path, how: str) -> None:
+    for n in range(3):
+        write(folder / f"{n}", age=600 - n)
+    lane = Lane(folder, Limits(max_files=1))
+    lane.finish()
+    if how == "changed":
+        write(folder / "1", "another\nfile\n", age=300)
+    else:
+        (folder / "1").unlink()
+    taken = []
+    for _ in range(3):
+        if (ranges := lane.source.available(lane.known, lane.limits)) is not None:
+            lane.known.took(ranges)
+            taken += [(Path(r.strand).name, r.size) for r in ranges]
+    assert taken == [("2", 5), ("1", 13)] if how == "changed" else taken == [("2", 5)]
+
+
+def test_a_run_does_not_end_while_a_file_that_was_listed_has_changed_since(folder: Path) -> None:
+    """`run --once` asks `idle` when there is nothing: what is being written now is worth waiting for."""
+    for n in range(2):
+        write(folder / f"{n}", age=600 - n)
+    lane = Lane(folder, Limits(max_files=1))
+    lane.finish()
+    (folder / "1").write_text("another\nfile\n")
+    assert lane.nothing()
+    assert not lane.source.idle()
+
+
+def test_only_files_of_one_header_are_in_one_batch(folder: Path) -> None:
+    for n, header in enumerate(["a,b", "a,b", "b,a", "a,b"]):
+        write(folder / f"{n}.csv", f"{header}\n1,2\n", age=600 - n)
+    lane = Lane(folder, format="csv")
+    taken = [lane.finish() for _ in range(3)]
+    assert [names(t) for t in taken] == [["0.csv", "1.csv"], ["2.csv"], ["3.csv"]]
+    assert [t.full for t in taken] == [True, True, False]
+    assert lane.nothing()
+
+
+def test_a_file_that_can_not_be_read_is_alone_in_its_batch(folder: Path) -> None:
+    for n, text in enumerate(["a,b\n", "a,a\n", "a,a\n", "a,b\n"]):
+        write(folder / f"{n}.csv", text, age=600 - n)
+    lane = Lane(folder, format="csv")
+    assert [names(lane.finish()) for _ in range(4)] == [[f"{n}.csv"] for n in range(4)]
+    assert lane.nothing()
+
+
+def test_a_file_of_parquet_promises_its_rows(folder: Path) -> None:
+    for n, rows in enumerate([3, 0, 2]):
+        path = folder / f"{n}.parquet"
+        pq.write_table(pa.table({"a": pa.array(range(rows), pa.int64())}), path)
+        os.utime(path, (n, n))
+    lane = Lane(folder, format="parquet")
+    ranges = lane.finish()
+    assert names(ranges) == ["0.parquet", "1.parquet", "2.parquet"]
+    assert [r.position["rows"] for r in ranges] == [3, 0, 2]
+    assert [r.base for r in ranges] == [0, 5, 7]
+    assert lane.source.promised(ranges) == lane.source.count(ranges) == 5
+
+
+def test_max_records_counts_rows_of_parquet_and_cuts_no_file(folder: Path) -> None:
+    for n, rows in enumerate([2, 2, 1, 9, 1]):
+        path = folder / f"{n}.parquet"
+        pq.write_table(pa.table({"a": pa.array(range(rows), pa.int64())}), path)
+        os.utime(path, (n, n))
+    lane = Lane(folder, Limits(max_records=4), format="parquet")
+    taken = [lane.finish() for _ in range(4)]
+    assert [names(t) for t in taken] == [["0.parquet", "1.parquet"], ["2.parquet"], ["3.parquet"], ["4.parquet"]]
 
 
 def test_bases_leave_room_for_every_record_a_file_can_hold(folder: Path) -> None:
@@ -170,6 +432,12 @@ def test_bases_leave_room_for_every_record_a_file_can_hold(folder: Path) -> None
     ranges = Lane(folder).take()
     assert [r.base for r in ranges] == [0, 12, 14, 14 + 10 * 1032 + 2]
     assert ranges.next_seq == 14 + 10 * 1032 + 2 + 3
+
+
+def test_zstd_may_hold_more_records_than_gzip(folder: Path) -> None:
+    write(folder / "packed.zst", "x" * 10, age=601)
+    write(folder / "last", "x", age=600)
+    assert [r.base for r in Lane(folder).take()] == [0, 10 * 65536 + 2]
 
 
 def test_a_batch_starts_behind_all_earlier_ones(folder: Path) -> None:
@@ -190,8 +458,10 @@ def test_a_compression_that_is_not_supported_is_refused_by_name(folder: Path, su
 
 
 def test_the_codecs_of_hadoop_are_all_accounted_for() -> None:
-    assert {".bz2", ".zst", ".lz4", ".snappy", ".deflate"} <= set(OTHER_CODECS)
-    assert ".gz" not in OTHER_CODECS
+    assert {".bz2", ".lz4", ".snappy", ".deflate"} <= set(OTHER_CODECS)
+    assert not {".gz", ".zst"} & set(OTHER_CODECS)
+    assert set(COMPRESSED) == {".gz", ".zst"}
+    assert set(COMPRESSED) == set(module.RATIO)
 
 
 # -- files that changed after they were taken -----------------------------------------------------------------------
@@ -297,8 +567,9 @@ def test_what_was_read_has_to_be_every_byte_of_the_files(folder: Path, text: str
             assert caught.value.code == "files.incomplete"
 
 
-def test_what_a_gz_holds_is_not_guessed(folder: Path) -> None:
-    write(folder / "a.gz", "x" * 10)
+@pytest.mark.parametrize("suffix", COMPRESSED)
+def test_what_a_compressed_file_holds_is_not_guessed(folder: Path, suffix: str) -> None:
+    write(folder / f"a{suffix}", "x" * 10)
     lane = Lane(folder)
     lane.source.verify(lane.take(), 5, {"bytes": 99})
 
@@ -313,6 +584,13 @@ def test_lines_left_are_counted(folder: Path, text: str, lines: int) -> None:
     os.utime(folder / "b", (0, 0))
     lane = Lane(folder)
     assert lane.source.count(lane.take()) == 1 + lines
+
+
+@pytest.mark.parametrize("header, counts", [(True, [1, 2, 1]), (False, [2, 2, 1])])
+def test_a_header_is_no_record_that_is_left(folder: Path, header: bool, counts: list[int]) -> None:
+    write(folder / "a.csv", "1,2\n" * 5)
+    lane = Lane(folder, Limits(max_records=2), format="csv", header=header)
+    assert [lane.source.count(lane.take()) for _ in range(3)] == counts
 
 
 def test_a_long_line_over_several_reads_is_one(folder: Path) -> None:
@@ -556,6 +834,20 @@ def test_another_file_of_an_old_name_must_not_change_after_it_was_read_either(fo
     changes(folder, "grown")
     with pytest.raises(Stop):
         lane.source.available(lane.known, lane.limits)
+
+
+def test_another_file_of_an_old_name_is_offered_until_it_is_taken(folder: Path) -> None:
+    """A batch that is not full is offered again and again while it waits for more (`max-delay`)."""
+    write(folder / "a")
+    lane = Lane(folder)
+    lane.finish()
+    (folder / "a").unlink()
+    assert lane.nothing()
+    write(folder / "a", "another file\n")
+    first = lane.source.available(lane.known, lane.limits)
+    assert first is not None
+    assert lane.source.available(lane.known, lane.limits) == first
+    assert names(lane.finish()) == ["a"]
 
 
 @pytest.mark.contract("T22", reason="there is no watermark that could be switched off")

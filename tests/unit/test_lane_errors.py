@@ -8,13 +8,14 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from penstock.connectors.files import source as files
 from penstock.connectors.files.destination import FilesDestination
 from penstock.connectors.files.settings import FilesDestinationSettings, FilesSourceSettings
 from penstock.connectors.files.source import FilesSource
@@ -27,15 +28,15 @@ from penstock.engine.batch.commit import finish
 from penstock.engine.batch.context import Target, Work
 from penstock.engine.batch.deadletter import Letter, Letters
 from penstock.engine.batch.prepare import prepare
-from penstock.engine.batch.snapshot import take
 from penstock.engine.batch.stage import Part, StagedBatch, StagedTarget
-from penstock.engine.classify import SparkDied, UnreadableFile
+from penstock.engine.classify import SparkDied
 from penstock.engine.lane import LaneLoop
+from penstock.engine.pace import START
 from penstock.engine.stop import StopSignal
-from penstock.errors import InputChanged, PenstockError, Retry
+from penstock.errors import InputChanged, PenstockError, Retry, TooLarge, UnreadableFile
 from penstock.ledger import Attempt, Ledger, Snapshot, State
 from penstock.native import Limits, Staged
-from penstock.ranges import Known
+from penstock.ranges import Known, Range, Ranges
 from penstock.testing import faults
 
 
@@ -101,7 +102,7 @@ class Lane:
                 raise error
 
         self.monkeypatch.setattr(module, "compute", run)
-        taken = take(self.work, self.known)
+        taken = self.loop._take(self.work, self.known)
         assert taken is not None
         faults.install(hook)
         self.loop._batch(self.work, self.known, *taken)
@@ -239,3 +240,117 @@ def test_a_job_that_failed_because_spark_was_shut_down_says_so_and_keeps_its_bat
     with pytest.raises(SparkDied):
         lane.batch(changed=False, error=ValueError("x"), prepared=False)
     assert lane.states == [State.OPEN]
+
+
+def test_a_batch_with_a_record_that_is_too_large_is_run_again_so_that_it_becomes_a_nack(lane: Lane) -> None:
+    runs: list[tuple[int, int, bool]] = []
+
+    def run(work: Work, s: Snapshot, attempt: Attempt) -> Account:
+        runs.append((s.batch, attempt.number, work.refuse_large))
+        if not work.refuse_large:
+            raise TooLarge("A record has 99 bytes", code="record.too-large")
+        numbers = Account(1, {"out": Sums()}, Letters("in", lambda _: (b"", {})), 0)
+        staged = StagedBatch(None, Part(), {"out": StagedTarget(lane.stage(s), Part())}, None)  # type: ignore[arg-type]
+        prepare(work, s, attempt, numbers, Admitted({}, {}, {}), staged)
+        return numbers
+
+    lane.monkeypatch.setattr(module, "compute", run)
+    taken = lane.loop._take(lane.work, lane.known)
+    assert taken is not None
+    lane.loop._batch(lane.work, lane.known, *taken)
+    assert runs == [(1, 1, False), (1, 2, True)]
+    assert lane.states == []
+    assert lane.delivered == ["line\n"]
+    assert not lane.work.refuse_large  # the next batch is read without looking first
+
+
+# -- how large a batch is, and when it is taken ----------------------------------------------------------------------------
+
+
+class Clock:
+    """The lane's own; files settle by the real one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+
+def waiting(lane: Lane, *, once: bool = False, **limits: Any) -> LaneLoop:
+    work = replace(lane.work, limits=replace(lane.work.limits, **limits))
+    return LaneLoop(work, StopSignal(), lambda *_: None, once=once, backoff=Backoff(), tag="t")
+
+
+def offered(*, full: bool) -> Ranges:
+    return Ranges((Range("a", {}, 0, 1),), 1, full=full)
+
+
+def test_a_batch_that_is_not_full_waits_until_max_delay_has_passed(lane: Lane) -> None:
+    clock, loop = Clock(lane.monkeypatch), waiting(lane, max_delay=10.0)
+    for passed in (0.0, 5.0, 4.999):
+        clock.now += passed
+        assert not loop._enough(offered(full=False))
+    clock.now += 0.001
+    assert loop._enough(offered(full=False))
+
+
+def test_a_full_batch_waits_for_nothing(lane: Lane) -> None:
+    Clock(lane.monkeypatch)
+    assert waiting(lane, max_delay=10.0)._enough(offered(full=True))
+
+
+def test_without_max_delay_and_with_once_nothing_waits(lane: Lane) -> None:
+    Clock(lane.monkeypatch)
+    assert waiting(lane)._enough(offered(full=False))
+    assert waiting(lane, once=True, max_delay=10.0)._enough(offered(full=False))
+
+
+def test_a_batch_that_waits_is_not_written_down_and_has_what_came_in_the_meantime(
+    lane: Lane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "POLL", 0.0)
+    monkeypatch.setattr(files, "LISTING_SHARE", float("inf"))
+    clock, loop = Clock(lane.monkeypatch), waiting(lane, max_delay=10.0)
+    assert loop._take(loop._work, lane.known) is None
+    assert lane.states == []
+    assert lane.known.strands == {}
+    path = lane.root / "in" / "b"
+    path.write_text("x\n")
+    os.utime(path, (time.time() - 100, time.time() - 100))
+    clock.now += 10.0
+    taken = loop._take(loop._work, lane.known)
+    assert taken is not None
+    assert [Path(r.strand).name for r in taken[0].ranges] == ["a", "b"]
+    assert lane.states == [State.OPEN]
+
+
+def test_each_batch_waits_for_itself(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that one has waited is not the next one's."""
+    monkeypatch.setattr(files, "POLL", 0.0)
+    monkeypatch.setattr(files, "LISTING_SHARE", float("inf"))
+    clock, loop = Clock(lane.monkeypatch), waiting(lane, max_delay=10.0)
+    assert loop._take(loop._work, lane.known) is None
+    clock.now += 10.0
+    assert loop._take(loop._work, lane.known) is not None
+    path = lane.root / "in" / "b"
+    path.write_text("x\n")
+    os.utime(path, (time.time() - 100, time.time() - 100))
+    assert loop._take(loop._work, lane.known) is None
+    clock.now += 9.0
+    assert loop._take(loop._work, lane.known) is None
+    clock.now += 1.0
+    assert loop._take(loop._work, lane.known) is not None
+
+
+def test_a_source_is_asked_for_as_much_as_the_pace_allows_and_for_no_more_than_max_bytes(lane: Lane) -> None:
+    asked: list[Limits] = []
+    lane.monkeypatch.setattr(
+        lane.work.source, "available", lambda known, limits: asked.append(limits)
+    )  # which is None: there is nothing
+    loop = waiting(lane, max_bytes=10**9, max_records=7, max_files=3)
+    loop._take(loop._work, lane.known)
+    loop._pace.note(10**6, 10.0)
+    loop._take(loop._work, lane.known)
+    loop = waiting(lane, max_bytes=1000)
+    loop._take(loop._work, lane.known)
+    assert [(a.bytes, a.max_bytes) for a in asked] == [(START, 10**9), (5 * 10**5, 10**9), (1000, 1000)]
+    assert [(a.max_records, a.max_files) for a in asked] == [(7, 3), (7, 3), (None, 1000)]

@@ -73,14 +73,45 @@ def test_exactly_once_gives_more_where_less_is_asked_for() -> None:
 def test_an_author_need_not_write_what_has_a_default() -> None:
     d: ExactlyOnceDestination[None] = ExactlyOnceDestination(None, "out")
     d.check()
-    assert d.lines({}) is None
-    assert d.unfit({}, native.Shape.RAW) is None
-    assert d.unfit_payload(b"anything") is None
+    delivery = Delivery("p", "in", "out", 1, "h", 1, attempt=1, attempt_id="a")
+    assert d.lines(delivery, {}) is None
+    for shape in native.Shape:
+        assert d.unfit({}, shape, None) is None  # type: ignore[arg-type]
+        assert d.processors_for(shape) == ()
+    for payload in (b"anything", {"any": "thing"}, None):
+        assert d.unfit_payload(payload) is None
     assert d.shapes == frozenset(native.Shape)
     assert not d.may_refuse
     for call in (lambda: d.stage(None), lambda: d.find(None), lambda: d.discard(None)):  # type: ignore[arg-type]
         with pytest.raises(NotImplementedError):
             call()
+
+
+def test_an_author_of_a_source_need_not_write_what_has_a_default() -> None:
+    s: native.NativeSource[None] = native.NativeSource(None, "in")
+    s.check()
+    ranges = native.Ranges(())
+    assert s.shape is native.Shape.RAW
+    assert s.processors == ()
+    assert not s.lines
+    assert s.locate(ranges) is None
+    assert s.promised(ranges) is s.count(ranges) is None
+    assert s.evidence() == {}
+    assert s.acked(ranges) == ()
+    assert s.idle()
+    with pytest.raises(NotImplementedError):
+        s.available(native.Known({}, 0, set()), native.Limits())
+
+
+def test_an_author_of_a_processor_need_not_write_what_has_a_default() -> None:
+    p: native.Processor[None] = native.Processor(None, "p")
+    p.open()
+    assert p.typed is None
+    assert p.raises
+    for last in (False, True):
+        assert p.on_payload(last=last) is None
+    assert p.on_batch() is None
+    assert all(p.gives(shape) is shape for shape in native.Shape)
 
 
 @pytest.mark.parametrize("module", ["penstock", "penstock.native", "penstock.cli.main", "penstock.engine.supervisor"])

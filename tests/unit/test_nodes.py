@@ -44,7 +44,8 @@ AFTER, X = ".Payload.After", ".Payload.After.x"
         (node("error"), OPEN, PYTHON, OPEN),
         (node("json.decode"), RAW, PYTHON, OPEN),
         (node("json.decode"), OPEN, PYTHON, OPEN),
-        (node("json.decode", schema="x INT"), RAW, SPARK, TYPED),
+        (node("json.decode", schema="x INT"), RAW, PYTHON, TYPED),
+        (node("json.decode", schema="x INT"), OPEN, PYTHON, TYPED),
         (node("json.decode", field=".Key"), RAW, PYTHON, RAW),
         (node("json.decode", field=".Key"), TYPED, PYTHON, OPEN),  # what comes out of Python has no schema any more
         (node("json.decode", field=X), OPEN, PYTHON, OPEN),
@@ -84,8 +85,9 @@ def test_a_processor_lands_where_its_input_is_best_worked_on(
         (node("sql", field=X, expression="1"), RAW, "it has no fields yet"),
         (node("sql", field=AFTER, expression="1"), OPEN, "the whole payload can't be set"),
         (node("sql", field=X, expression="explode(after.x)"), OPEN, "can't be used"),
-        (node("json.decode", schema="x INT"), OPEN, "only to a raw payload"),
-        (node("json.decode", schema="x INT"), TYPED, "only to a raw payload"),
+        (node("json.decode", schema="x INT"), TYPED, "typed already"),
+        (node("json.decode", schema="x INT", condition="true"), RAW, "takes no condition"),
+        (node("json.decode", schema="x INT", condition="after.x = 1"), OPEN, "takes no condition"),
         (node("json.decode"), TYPED, "typed already"),
         (node("filter", condition="{{ eq .Metadata.x 1 }}"), RAW, "template"),
         (node("filter", condition="after.x ="), OPEN, "the condition can't be used"),
@@ -120,10 +122,30 @@ def test_neighbours_in_python_are_one_stage() -> None:
 
 
 def test_neighbours_in_columns_are_one_stage() -> None:
-    chain = [node("json.decode", schema="x INT"), node("filter", condition="after.x = 1"), node("json.encode")]
+    chain = [node("filter", condition="after.x = 1"), node("field.set", field=X, value="v"), node("json.encode")]
+    made = stages(chain, TYPED)
+    assert ways(made) == [(SPARK, ["filter", "field.set", "json.encode"])]
+    assert (made[0].given, made[0].gives) == (TYPED, RAW)
+    assert made[0].schema is None
+
+
+def test_what_gives_a_schema_ends_its_stage() -> None:
+    """Behind it are typed columns, and what works on those is Spark's; what can't starts from them anew."""
+    typed = node("json.decode", schema="x INT", id="typed")
+    chain = [node("json.decode"), function(id="f"), typed, node("filter", condition="after.x = 1"), function(id="g")]
     made = stages(chain, RAW)
-    assert ways(made) == [(SPARK, ["json.decode", "filter", "json.encode"])]
-    assert (made[0].given, made[0].gives) == (RAW, RAW)
+    assert ways(made) == [(PYTHON, ["json.decode", "f", "typed"]), (SPARK, ["filter"]), (PYTHON, ["g"])]
+    assert [(s.given, s.gives) for s in made] == [(RAW, TYPED), (TYPED, TYPED), (TYPED, OPEN)]
+    assert [s.schema for s in made] == [typed.processor.typed, None, None]
+    assert typed.processor.typed is not None
+    assert typed.processor.typed.ddl == "STRUCT<`x` INT>"
+
+
+def test_nothing_in_python_is_fused_behind_what_gives_a_schema() -> None:
+    chain = [node("json.decode", schema="x INT", id="typed"), function(id="f"), function(id="g")]
+    made = stages(chain, RAW)
+    assert ways(made) == [(PYTHON, ["typed"]), (PYTHON, ["f", "g"])]
+    assert [(s.given, s.gives) for s in made] == [(RAW, TYPED), (TYPED, OPEN)]
 
 
 def test_a_change_of_place_is_a_new_stage() -> None:
@@ -145,8 +167,9 @@ def test_a_function_of_batches_is_alone() -> None:
 
 
 def test_the_first_that_can_not_run_is_the_one_that_is_said() -> None:
-    chain = [node("json.decode"), node("json.decode", schema="x INT", id="second"), node("filter", condition="{{")]
-    with pytest.raises(Unsuitable, match="only to a raw payload"):
+    first = node("json.decode", schema="x INT")
+    chain = [first, node("json.decode", schema="x INT", id="second"), node("filter", condition="{{")]
+    with pytest.raises(Unsuitable, match="typed already"):
         stages(chain, RAW)
 
 

@@ -64,7 +64,10 @@ def the_one(folder: Path, text: str, code: str, at: str) -> Problem:
         (['{id: a, plugin: "field.set", settings: {field: .Payload.After.x, value: v}}'], '"field.set"', "json.decode"),
         (['{id: a, plugin: "sql", settings: {field: .Payload.After.x, expression: "1"}}'], '"sql"', "json.decode"),
         (
-            ["{id: d, plugin: json.decode}", '{id: a, plugin: "json.decode", settings: {schema: "x INT"}}'],
+            [
+                '{id: d, plugin: json.decode, settings: {schema: "x INT"}}',
+                '{id: a, plugin: "json.decode", settings: {schema: "x INT"}}',
+            ],
             '"json.decode"',
             "schema",
         ),
@@ -142,6 +145,27 @@ def test_a_blank_condition_is_none(tmp_path: Path) -> None:
 def test_a_function_of_batches_takes_no_condition(tmp_path: Path) -> None:
     line = '{id: a, plugin: python, settings: {function: "m:f", batch: true}, condition: "true"}'
     the_one(tmp_path, with_processors(line), "config.shape", '"true"')
+
+
+@pytest.mark.parametrize("condition", ["true", "after.x = 1"])
+def test_what_gives_a_schema_takes_no_condition(tmp_path: Path, condition: str) -> None:
+    """A record that it left out would have no columns."""
+    line = f"{{id: a, plugin: json.decode, settings: {{schema: 'x INT'}}, condition: \"{condition}\"}}"
+    problem = the_one(tmp_path, with_processors("{id: d, plugin: json.decode}", line), "config.shape", f'"{condition}"')
+    assert "processor 'a'" in problem.what
+
+
+def test_an_open_payload_may_be_given_a_schema(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        with_processors(
+            "{id: d, plugin: json.decode}",
+            "{id: f, plugin: filter, condition: after.x = 2}",
+            "{id: a, plugin: json.decode, settings: {schema: 'x INT'}}",
+            "{id: e, plugin: json.encode}",
+        )
+    )
+    Pipeline.from_file(path).plan()
 
 
 def test_typed_payloads_do_not_fit_text_files_and_the_place_is_the_destinations(tmp_path: Path) -> None:

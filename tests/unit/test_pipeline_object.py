@@ -286,10 +286,24 @@ def test_a_dead_letter_queue_of_a_file_is_planned(
     assert (lane.dlq.plugin if lane.dlq else None) == plugin
 
 
-@pytest.mark.parametrize("limit, key", [({"max_records": 5}, "max-records"), ({"max_delay": "1s"}, "max-delay")])
-def test_a_limit_that_is_not_kept_yet_is_refused(limit: dict[str, object], key: str) -> None:
+@pytest.mark.parametrize(
+    "limit, limits",
+    [
+        ({}, Limits()),
+        ({"max_records": 5}, Limits(max_records=5)),
+        ({"max_bytes": "1 MiB"}, Limits(max_bytes=1 << 20)),
+        ({"max_files": 3}, Limits(max_files=3)),
+        ({"max_delay": "2m"}, Limits(max_delay=120.0)),
+        ({"max_record_bytes": "4 KiB"}, Limits(max_record_bytes=4096)),
+        ({"max_records": 1, "max_files": 2, "max_delay": "1s"}, Limits(max_records=1, max_files=2, max_delay=1.0)),
+    ],
+)
+def test_every_limit_of_a_batch_is_planned(tmp_path: Path, limit: dict[str, object], limits: Limits) -> None:
     pipeline = Pipeline("p").source("in", "files", path="/in", batch=limit).destination("out", "files", path="/out")
-    assert problems(pipeline.plan) == [("config.unsupported", f"`{key}` is not supported yet")]
+    assert [lane.limits for lane in pipeline.plan().lanes] == [limits]
+    batch = ", ".join(f"{key.replace('_', '-')}: {value}" for key, value in limit.items())
+    text = FILE.replace("{max-files: 7, max-bytes: 1KiB}", f"{{{batch}}}")
+    assert [lane.limits for lane in from_text(tmp_path, text).plan().lanes] == [limits]
 
 
 def test_an_id_that_is_used_twice_is_refused() -> None:

@@ -14,7 +14,9 @@ import pyarrow.compute as pc
 import pytest
 
 from penstock import DROP, Record, Reject
-from penstock.connectors.files.destination import LINE_BREAK, NO_PAYLOAD, FilesDestination
+from penstock.connectors.files.destination import FilesDestination
+from penstock.connectors.files.settings import FilesDestinationSettings
+from penstock.connectors.files.writing import LINE_BREAK, NO_PAYLOAD
 from penstock.engine import aside
 from penstock.engine.python.arrow import DDL, TYPES, text_of
 from penstock.engine.python.stage import SECOND_TRY, PythonStage
@@ -764,7 +766,7 @@ def test_a_condition_on_raw_bytes_that_are_no_text_costs_the_record() -> None:
 
 # -- what the destination can't hold -----------------------------------------------------------------------------------
 
-CHECK = ("out", FilesDestination.unfit_payload)
+CHECK = ("out", FilesDestination(FilesDestinationSettings(path="/out"), "out").unfit_payload)
 
 
 def _breaks(r: Record) -> Record:

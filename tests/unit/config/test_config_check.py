@@ -261,7 +261,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one(write: Write) -> N
             "settings: {path: ./in}",
             "batch: {zzz: 1}",
             (5, 65),
-            "known keys: max-records, max-bytes, max-files, max-delay",
+            "known keys: max-records, max-bytes, max-files, max-delay, max-record-bytes",
         ),
     ],
 )

@@ -9,6 +9,7 @@ Both make the same model as a YAML file does, and run it through the same engine
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -268,11 +269,11 @@ class Pipeline:
             raise ConfigErrors(problems)
         lanes = []
         for path, c in self._connectors("source"):
-            given = {"max_bytes": c.batch.max_bytes, "max_files": c.batch.max_files}
-            limits = Limits(**{k: v for k, v in given.items() if v is not None})
-            nodes = self._lane_nodes(path, c)
-            targets = {d.id: self._target(d, d_path) for d_path, d in self._connectors("destination")}
+            limits = Limits(**c.batch.model_dump(exclude_none=True))
             source = self._make("source", c, (*path, "settings"))
+            nodes = self._lane_nodes(path, c, source)
+            shape = _shape_behind(nodes, source.shape)
+            targets = {d.id: self._target(d, d_path, shape) for d_path, d in self._connectors("destination")}
             lanes.append(LanePlan(source, limits, nodes, targets, self._dlq()))
         queue = self._config.dead_letter_queue
         return PipelinePlan(
@@ -284,9 +285,10 @@ class Pipeline:
             self._handlers,
         )
 
-    def _lane_nodes(self, path: KeyPath, c: ConnectorConfig) -> tuple[Node, ...]:
-        """The source's own processors, then the pipeline's."""
-        return (*self._nodes(path, c.processors), *self._nodes(self._path, self._config.processors))
+    def _lane_nodes(self, path: KeyPath, c: ConnectorConfig, source: NativeSource[Any]) -> tuple[Node, ...]:
+        """What the source itself needs, then its own processors, then the pipeline's."""
+        own = tuple(Node(p) for p in source.processors)
+        return (*own, *self._nodes(path, c.processors), *self._nodes(self._path, self._config.processors))
 
     def _nodes(self, path: KeyPath, processors: Sequence[ProcessorConfig]) -> tuple[Node, ...]:
         return tuple(
@@ -297,11 +299,13 @@ class Pipeline:
             for i, p in enumerate(processors)
         )
 
-    def _target(self, d: ConnectorConfig, path: KeyPath) -> Target:
+    def _target(self, d: ConnectorConfig, path: KeyPath, shape: Shape) -> Target:
         from penstock.engine.batch.context import Target
 
         destination = self._make("destination", d, (*path, "settings"))
-        return Target(destination, d.plugin, d.settings, self._nodes(path, d.processors))
+        nodes = self._nodes(path, d.processors)
+        last = destination.processors_for(_shape_behind(nodes, shape))
+        return Target(destination, d.plugin, d.settings, (*nodes, *(Node(p) for p in last)))
 
     def _dlq(self) -> Target | None:
         from penstock.engine.batch.context import Target
@@ -346,9 +350,9 @@ class Pipeline:
             yield from self._plugin_problems("processor", p, (*self._path, "processors", i))
         if self._config.dead_letter_queue.plugin is not None:
             yield from self._plugin_problems("destination", self._queue_config(), (*self._path, "dead-letter-queue"))
+            yield from self._queue_shape()
         yield from self._same_ids()
         yield from self._loops()
-        yield from self._not_yet()
         yield from self._guarantee_problems()
         yield from self._shape_problems()
 
@@ -362,12 +366,12 @@ class Pipeline:
 
     def _loops(self) -> Iterator[Problem]:
         """A folder that is source and destination at once would be read for ever."""
-        read = {_folder(c) for _, c in self._connectors("source")} - {None}
+        read = [(folder, _deep(c)) for _, c in self._connectors("source") if (folder := _folder(c)) is not None]
         taken: dict[Path, str] = {}
         written = [*self._connectors("destination"), ((*self._path, "dead-letter-queue"), self._queue_config())]
         for path, d in written:
             folder, where = _folder(d), (*path, "settings", "path")
-            if folder in read:
+            if folder is not None and any(folder == r or (deep and folder.is_relative_to(r)) for r, deep in read):
                 what = "the destination writes into a folder that is read"
                 yield self._problem("config.loop", what, where, "use another folder")
             elif folder is not None and taken.setdefault(folder, d.id) != d.id:
@@ -391,19 +395,6 @@ class Pipeline:
             self._make(kind, c, (*path, "settings"))
         except ConfigErrors as e:
             yield from e.problems
-
-    def _not_yet(self) -> Iterator[Problem]:
-        """What the file may say and this version does not do: refused, not half run."""
-        for path, c in self._connectors("source"):
-            for name in ("max_records", "max_delay"):
-                if getattr(c.batch, name) is not None:
-                    key = name.replace("_", "-")
-                    yield self._problem(
-                        "config.unsupported",
-                        f"`{key}` is not supported yet",
-                        (*path, "batch", key),
-                        "use max-files or max-bytes",
-                    )
 
     def _guarantee_problems(self) -> Iterator[Problem]:
         """What a destination, or a setting, can't promise."""
@@ -436,7 +427,8 @@ class Pipeline:
             own, shared = self._placed(path, c.processors), self._placed(self._path, self._config.processors)
             if own is None or shared is None:
                 return
-            shape, bad = _walk([*own, *shared], source.shape)
+            first = [(path, Node(p)) for p in source.processors]
+            shape, bad = _walk([*first, *own, *shared], source.shape)
             if bad is not None:
                 yield self._unsuitable(*bad)
                 continue
@@ -445,6 +437,8 @@ class Pipeline:
                 if destination is None or nodes is None:
                     continue
                 given, bad = _walk(nodes, shape)
+                if bad is None:
+                    given, bad = _walk([(d_path, Node(p)) for p in destination.processors_for(given)], given)
                 if bad is not None:
                     yield self._unsuitable(*bad)
                 elif given not in destination.shapes:
@@ -452,8 +446,17 @@ class Pipeline:
                         "config.shape",
                         f"{d.id!r} can't take {given.value} payloads",
                         (*d_path, "plugin"),
-                        "put json.encode before it" if given is Shape.TYPED else "give the payload a schema",
+                        _INSTEAD[given],
                     )
+
+    def _queue_shape(self) -> Iterator[Problem]:
+        """Dead letters are objects that differ."""
+        queue = self._try_make("destination", self._queue_config())
+        if queue is not None and Shape.OPEN not in queue.shapes:
+            what = "the dead letter queue can't take dead letters: each is an object of its own"
+            yield self._problem(
+                "config.shape", what, (*self._path, "dead-letter-queue", "plugin"), "use `format: json` or `text`"
+            )
 
     def _placed(self, path: KeyPath, processors: Sequence[ProcessorConfig]) -> list[tuple[KeyPath, Node]] | None:
         try:
@@ -541,8 +544,31 @@ def _walk(
     return shape, None
 
 
+_INSTEAD = {
+    Shape.TYPED: "put json.encode before it",
+    Shape.OPEN: "give the payload a schema: `schema` in the settings of the destination, or in json.decode",
+    Shape.RAW: "put json.decode before it, with a `schema` where its fields have to be known",
+}
+
+
+def _shape_behind(nodes: Sequence[Node], shape: Shape) -> Shape:
+    made = stages(nodes, shape)
+    return made[-1].gives if made else shape
+
+
 def _folder(c: ConnectorConfig) -> Path | None:
-    return Path(expand(c.settings["path"], os.environ)).resolve() if "path" in c.settings else None
+    """The folder that a connector's `path` is in, or is: what comes before the first value or wildcard in it."""
+    if "path" not in c.settings:
+        return None
+    path = expand(c.settings["path"], os.environ)
+    literal = re.split(r"[{]" if c.type == "destination" else r"[*?\[]", path, maxsplit=1)[0]
+    whole = literal == path or literal.endswith("/")
+    return (Path(literal) if whole else Path(literal).parent).resolve()
+
+
+def _deep(c: ConnectorConfig) -> bool:
+    """True where sub-folders of a source are read too."""
+    return c.settings.get("recursive", "").lower() in ("true", "yes", "1", "on") or "**" in c.settings.get("path", "")
 
 
 def _rebuild(p: Prepared | TargetRef) -> NativeDestination[Any]:

@@ -55,6 +55,7 @@ class Ranges(Sequence[Range]):
     items: tuple[Range, ...]
     next_seq: int = 0  # the first seq no strand of this source has used yet
     forget: tuple[str, ...] = field(default=(), compare=False)  # strands the ledger need not remember any longer
+    full: bool = field(default=True, compare=False)  # False: there is room for more, and waiting may bring it
 
     def __len__(self) -> int:
         return len(self.items)
@@ -143,3 +144,10 @@ class Limits:
     max_records: int | None = None
     max_bytes: int = 512 * 1024 * 1024
     max_files: int = 1000
+    aim: int | None = None  # bytes that a batch should have about, where that is less
+    max_delay: float = 0.0  # seconds that a batch which is not full waits for more
+    max_record_bytes: int = 64 * 1024 * 1024  # a record that is larger is a nack
+
+    @property
+    def bytes(self) -> int:
+        return self.max_bytes if self.aim is None else min(self.aim, self.max_bytes)

@@ -24,7 +24,15 @@ AFTER = "after"
 OUTCOME = "_outcome"  # NULL = to be delivered; else which kind of line `_aside` holds
 ASIDE = "_aside"  # JSON: a dead letter, or the counts of a Python stage
 GIVEN = "_given"  # JSON: the record as its source gave it, where a later stage may need it
+SKIP = "_skip"  # boolean: a row of a source that is no record, e.g. the header of a file
 ORDER = "_order"  # int: stretches of a strand follow each other by it, where partitions no longer do
+
+# How Spark writes typed payloads as JSON: nothing is left out, nothing is cut off.
+JSON_OPTIONS = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 
 COLUMNS = (SOURCE, SEQ, PART, POSITION, OPERATION, NAMESPACE, PHASE, TIMESTAMP, METADATA, KEY, BEFORE, AFTER)
 

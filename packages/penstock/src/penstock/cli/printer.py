@@ -103,6 +103,7 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 _TEXTS = {
+    "degraded": "{error}",
     "starting": "starting {what} …",
     "stopping": "stopping: the batch in flight is finished, for at most {deadline:.0f} s; once more stops at once",
     "snapshot": "",

@@ -67,6 +67,7 @@ class BatchConfig(Model):
     max_bytes: Annotated[Size, Field(gt=0)] | None = None
     max_files: Annotated[Whole, Field(gt=0)] | None = None
     max_delay: Duration | None = None  # seconds
+    max_record_bytes: Annotated[Size, Field(gt=0)] | None = None
 
 
 class ProcessorConfig(Model):

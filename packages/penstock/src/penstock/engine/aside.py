@@ -7,7 +7,9 @@ Made in Spark tasks (by `python/`, and by Spark SQL in `batch/process.py`), read
 from __future__ import annotations
 
 import base64
+import math
 import time
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -52,12 +54,35 @@ class Count(msgspec.Struct):
 
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
-decode_dead = msgspec.json.Decoder(Dead).decode
+decoded = msgspec.json.Decoder(float_hook=Decimal).decode  # a float would lose digits of a decimal
+decode_dead = msgspec.json.Decoder(Dead, float_hook=Decimal).decode
 decode_count = msgspec.json.Decoder(Count).decode
 
 
 def line(value: Dead | Count) -> bytes:
     return _encode(value)
+
+
+def encode(value: Any) -> bytes:
+    """JSON of what a record holds: with all digits, and with the words that Spark has for what is no JSON."""
+    text = _encode(value)
+    odd = b"null" in text or b"NaN" in text or b"Infinity" in text
+    return _encode(_in_words(value)) if odd else text
+
+
+def copied(value: Any) -> Any:
+    """As it is now, as JSON."""
+    return decoded(encode(value))
+
+
+def _in_words(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Decimal) and not value.is_finite():
+        return str(value)
+    if isinstance(value, dict):
+        return {k: _in_words(v) for k, v in value.items()}
+    return [_in_words(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def payload(value: Any) -> Any:
@@ -75,9 +100,9 @@ def unpack(packed: Any) -> Any:
     """The inverse of `payload`."""
     if packed is None:
         return None
-    if "text" in packed:
+    if packed.get("text") is not None:
         return packed["text"].encode()
-    return base64.b64decode(packed["base64"]) if "base64" in packed else packed.get("value")
+    return base64.b64decode(packed["base64"]) if packed.get("base64") is not None else packed.get("value")
 
 
 def form(r: Record) -> dict[str, Any]:
@@ -98,8 +123,11 @@ def form(r: Record) -> dict[str, Any]:
 def dead(r: Record, node: str, error: object, code: object, given: dict[str, Any] | None) -> Dead:
     """Never raises, whatever user code has left in the record, its error or its reason."""
     text = _utf8(error if isinstance(error, str) else describe(error))
-    now = time.time_ns() // 1_000_000
-    return Dead(r.seq, r.part, node, _utf8(str(code)), text[:ERROR_CHARACTERS], now, given, _form_now(r))
+    return Dead(r.seq, r.part, node, _utf8(str(code)), text[:ERROR_CHARACTERS], now(), given, _form_now(r))
+
+
+def now() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _form_now(r: Record) -> dict[str, Any]:
@@ -109,7 +137,7 @@ def _form_now(r: Record) -> dict[str, Any]:
     except Exception as e:  # user code has taken the record apart
         return {"repr": describe(e)}
     try:
-        copy: dict[str, Any] = msgspec.json.decode(_encode(found))
+        copy: dict[str, Any] = copied(found)
     except Exception:  # or has put something into it that is not data
         try:
             return {"repr": _utf8(repr(found)[: 100 * ERROR_CHARACTERS])}

@@ -7,12 +7,13 @@ import re
 import urllib.parse
 from typing import Any
 
-from penstock.errors import PenstockError, Retry, Stop
+from penstock.errors import PenstockError, Retry, Stop, UnreadableFile
 
 FULL = "No space left on device"
 _READING = re.compile(r"\[FAILED_READ_FILE.*while reading file file:/*(/.*?)\.\s+SQLSTATE", re.DOTALL)
 
 
+_PYTHON_READING = re.compile(r"(?:OSError|PermissionError|FileNotFoundError): \\[Errno \\d+\\] .*: '(/.*)'$", re.DOTALL)
 _SHUT_DOWN = "SparkContext was shut down"
 
 
@@ -23,19 +24,6 @@ class SparkDied(Stop):
 class WorkerDied(Stop):
     """A task was ended by what it ran, its process or its memory with it, and again at every try. The batch that did it is
     cut in halves."""
-
-
-class UnreadableFile(Stop):
-    """A file of the batch can't be read to its end."""
-
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(
-            f"The file {path} can't be read to its end",
-            code="files.unreadable-file",
-            why=why,
-            hint="nothing of this batch was delivered; repair the file, or move it away and set `on-change: reread`",
-        )
-        self.path = path
 
 
 def classify(e: BaseException) -> PenstockError:
@@ -85,6 +73,8 @@ def _java(causes: list[str]) -> PenstockError:
     for text in causes:
         if found := _READING.search(text):
             return UnreadableFile(urllib.parse.unquote(found[1]), root)
+    if found := _PYTHON_READING.match(root):
+        return UnreadableFile(found[1], root)
     if any(_SHUT_DOWN in text for text in causes):
         return SparkDied("Spark was shut down", code="spark.died", why=root, hint="its last words are in spark.log")
     if any("OutOfMemoryError" in text for text in causes):

@@ -8,6 +8,7 @@ can cancel them.
 from __future__ import annotations
 
 import shutil
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,13 +25,14 @@ from penstock.engine.batch.context import Work, folder_name
 from penstock.engine.batch.isolate import cut_in_halves, cut_out, give_up, suspicious
 from penstock.engine.batch.run import compute
 from penstock.engine.batch.split import discard, split
-from penstock.engine.classify import SparkDied, UnreadableFile, WorkerDied, classify
+from penstock.engine.classify import SparkDied, WorkerDied, classify
 from penstock.engine.frontier import frontier
+from penstock.engine.pace import Pace
 from penstock.engine.recovery import Action, decide
 from penstock.engine.stop import StopSignal
-from penstock.errors import InputChanged, LedgerError, PenstockError, Retry
+from penstock.errors import InputChanged, LedgerError, PenstockError, Retry, TooLarge, UnreadableFile
 from penstock.ledger import Attempt, NackState, Snapshot, State
-from penstock.ranges import Known
+from penstock.ranges import Known, Ranges
 from penstock.testing import faults
 
 WAIT = 1.0  # seconds between two looks at a source that has nothing
@@ -67,6 +69,8 @@ class LaneLoop:
         self._failures = 0
         self._closed: GateClosed | None = None  # what comes before it is still delivered, nothing from it on
         self._forgotten: set[int] = set()  # only ever with a safeguard off
+        self._pace = Pace(work.limits.max_bytes)
+        self._waiting_since: float | None = None  # a batch that is not full
         self.tag = tag
         self.status = Status.RUNNING
         self.error: PenstockError | None = None
@@ -119,12 +123,30 @@ class LaneLoop:
                 raise self._closed
             elif self._stop.requested:
                 return
-            elif (taken := snapshot.take(work, known)) is not None:
+            elif (taken := self._take(work, known)) is not None:
+                started = time.monotonic()
                 self._batch(work, known, *taken)
+                self._pace.note(taken[0].ranges.size, time.monotonic() - started)
             elif self._once and work.source.idle():
                 return
             else:
                 work.source.wait(WAIT)
+
+    def _take(self, work: Work, known: Known) -> tuple[Snapshot, Attempt] | None:
+        """The next batch, as large as the pace allows."""
+        limits = replace(work.limits, aim=self._pace.size)
+        taken = snapshot.take(work, known, limits, self._enough)
+        if taken is not None:
+            self._waiting_since = None
+        return taken
+
+    def _enough(self, ranges: Ranges) -> bool:
+        """A batch that is not full waits for more, up to `max-delay`."""
+        if self._once or ranges.full or not self._work.limits.max_delay:
+            return True
+        now = time.monotonic()
+        self._waiting_since = now if self._waiting_since is None else self._waiting_since
+        return now - self._waiting_since >= self._work.limits.max_delay
 
     def _tidy(self, work: Work) -> None:
         """What a death between two steps has left: batches that are done and not acked, folders nobody needs."""
@@ -197,6 +219,10 @@ class LaneLoop:
                 raise error from e
             split(work, s, error.seq, "gate", held)
             self._closed = error
+            return
+        if isinstance(error, TooLarge):
+            discard(work, s)
+            self._batch(replace(work, refuse_large=True), known, s, work.ledger.retry(s, work.refs))
             return
         if isinstance(error, WorkerDied) and faults.safeguard("isolate"):
             self._halve(work, known, s, 0, error.what)

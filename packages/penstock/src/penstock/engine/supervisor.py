@@ -5,7 +5,9 @@ One instance per process run. `stop.request()` may come from a signal handler at
 
 from __future__ import annotations
 
+import hashlib
 import time
+import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine import session
 from penstock.engine.backoff import Backoff
 from penstock.engine.batch.context import Guarantee, Outcomes, Target, Work
-from penstock.engine.classify import SparkDied
+from penstock.engine.classify import SparkDied, classify
 from penstock.engine.gate import DEFAULT, Window
 from penstock.engine.lane import LaneLoop, Remaining, Report, Status
 from penstock.engine.lock import StateFolder
 from penstock.engine.stop import StopSignal
-from penstock.errors import PenstockError
+from penstock.errors import Fenced, LedgerError, PenstockError
 from penstock.ledger import Ledger, Nack, NackState, Prepared, TargetRef, Totals
 from penstock.native import Limits, NativeDestination, NativeSource
 from penstock.plan.nodes import Node
@@ -79,19 +81,29 @@ class PipelineResult:
     lanes: tuple[LaneResult, ...]
 
 
+@dataclass(frozen=True)
+class _Lane:
+    plan: LanePlan
+    loop: LaneLoop
+    key: int  # in the ledger
+    before: Totals  # what the ledger had when this run began
+    thread: Any  # an InheritableThread
+
+
 @dataclass
 class _Running:
     plan: PipelinePlan
     stop: StopSignal = field(default_factory=StopSignal)
-    loops: list[tuple[LanePlan, LaneLoop, Totals, int]] = field(default_factory=list)
-    threads: list[Any] = field(default_factory=list)
+    lanes: list[_Lane] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
+    cut_off: PenstockError | None = None  # what ended the whole engine while this pipeline was running
+    told: bool = False
 
-    def alive(self) -> bool:
-        return any(t.is_alive() for t in self.threads)
+    def alive(self) -> list[LaneLoop]:
+        return [lane.loop for lane in self.lanes if lane.thread.is_alive()]
 
-    def failed(self) -> LaneLoop | None:
-        return next((loop for _, loop, _, _ in self.loops if loop.status is Status.DEGRADED), None)
+    def failed(self) -> _Lane | None:
+        return next((lane for lane in self.lanes if lane.loop.status is Status.DEGRADED), None)
 
 
 class Engine:
@@ -128,15 +140,21 @@ class Engine:
         self._state.open()
         ledger: Ledger | None = None
         try:
-            refused = {p.id: e for p in pipelines if (e := _check(p)) is not None}
+            refused = {p.id: bad for p in pipelines if (bad := _check(p)) is not None}
+            for name, result in refused.items():
+                self._report("degraded", name, "", {"error": str(result.error)})
             ledger = Ledger(self._state.ledger)
             running: list[_Running] = []
             if len(refused) < len(pipelines):
                 spark = self._start_spark()
-                running = [self._start(p, ledger, spark, once) for p in pipelines if p.id not in refused]
+                running = [self._make(p, ledger, spark, once) for p in pipelines if p.id not in refused]
+                for (
+                    r
+                ) in running:  # all are made first: beside lanes at work, making a hundred took ten seconds, not one
+                    for lane in r.lanes:
+                        lane.thread.start()
                 self._watch(running, spark)
-            results = {r.plan.id: _result(r, ledger) for r in running}
-            results |= {name: PipelineResult(name, Status.DEGRADED, e, "", 0.0, ()) for name, e in refused.items()}
+            results = refused | {r.plan.id: _result(r, ledger) for r in running}
             return [results[p.id] for p in pipelines]
         finally:
             if ledger is not None:
@@ -153,7 +171,7 @@ class Engine:
             session.refuse_session(self._spark)
         return self._spark
 
-    def _start(self, plan: PipelinePlan, ledger: Ledger, spark: SparkSession, once: bool) -> _Running:
+    def _make(self, plan: PipelinePlan, ledger: Ledger, spark: SparkSession, once: bool) -> _Running:
         from pyspark import InheritableThread
 
         running = _Running(plan)
@@ -182,13 +200,17 @@ class Engine:
                 self._reporter(plan.id, lane.source.source_id),
                 once=once,
                 backoff=self._backoff or Backoff(tries=ONCE_TRIES if once else None),
-                tag=f"penstock-{plan.id}-{lane.source.source_id}",
+                tag=self._tag(plan.id, lane.source.source_id),
             )
-            running.loops.append((lane, loop, ledger.totals(row.key), row.key))
-            running.threads.append(InheritableThread(target=loop.run, name=loop.tag, daemon=True, session=work.spark))
-        for thread in running.threads:
-            thread.start()
+            thread = InheritableThread(target=_body(loop), name=loop.tag, daemon=True, session=work.spark)
+            running.lanes.append(_Lane(lane, loop, row.key, ledger.totals(row.key), thread))
         return running
+
+    def _tag(self, pipeline: str, source: str) -> str:
+        """Of the lane's jobs, and the name of its pool. No id has a slash, so a-b/c and a/b-c stay apart; the state folder
+        tells engines apart that share one Spark. The same at every run: Spark never forgets a pool."""
+        engine = hashlib.sha256(str(self._state.path).encode()).hexdigest()[:8]
+        return f"penstock-{engine}-{pipeline}/{source}"
 
     def _reporter(self, pipeline: str, source: str) -> Report:
         return lambda event, details: self._report(event, pipeline, source, details)
@@ -198,30 +220,70 @@ class Engine:
         stopping = False
         while any(r.alive() for r in running) and not self.stop.overdue(self._deadline + GIVE_UP):
             time.sleep(TICK)
-            died = any(isinstance(loop.error, SparkDied) for r in running for _, loop, _, _ in r.loops)
+            self._tell(running)
+            end = next((e for r in running for lane in r.lanes if _ends_all(e := lane.loop.error)), None)
             if self.stop.requested and not stopping:
                 stopping = True
                 self._report("stopping", "", "", {"deadline": self._deadline})
             late = self.stop.overdue(self._deadline) or (self.stop.requested and not faults.safeguard("drain"))
             for r in running:
-                if died or self.stop.forced or late or r.failed():
+                if end is not None and r.cut_off is None and r.alive():
+                    r.cut_off = end
+                if end is not None or self.stop.forced or late or r.failed():
                     r.stop.force()
                 elif self.stop.requested and not r.stop.requested:
                     r.stop.request()
-                if r.stop.forced and not died and r.alive():
-                    for _, loop, _, _ in r.loops:  # again and again: a job may start just after it was looked for
-                        spark.sparkContext.cancelJobsWithTag(loop.tag)
+                if r.stop.forced and not isinstance(end, SparkDied):
+                    for loop in r.alive():  # again and again: a job may start just after it was looked for
+                        _cancel(spark, loop.tag)
+        self._tell(running)
+
+    def _tell(self, running: list[_Running]) -> None:
+        """A pipeline that failed is heard of at once: the others may go on for days."""
+        for r in running:
+            if not r.told and (lane := r.failed()) is not None:
+                r.told = True
+                self._report("degraded", r.plan.id, lane.plan.source.source_id, {"error": str(lane.loop.error)})
+
+
+def _body(loop: LaneLoop) -> Callable[[], None]:
+    """The lane's thread. However it ends, the supervisor hears of it: an exception nobody caught is not a success."""
+
+    def run() -> None:
+        try:
+            loop.run()
+        except BaseException as e:
+            if loop.error is None:
+                loop.error, loop.trace = classify(e), traceback.format_exc()
+            loop.status = Status.DEGRADED
+
+    return run
+
+
+def _ends_all(error: PenstockError | None) -> bool:
+    """What no lane can go on after: also those that are waiting for input, and would not find out."""
+    unwritable = isinstance(error, LedgerError) and error.code == "ledger.write"
+    return unwritable or isinstance(error, SparkDied | Fenced)
+
+
+def _cancel(spark: SparkSession, tag: str) -> None:
+    """A Spark that is gone has no jobs to cancel; the lanes find out themselves."""
+    try:
+        spark.sparkContext.cancelJobsWithTag(tag)
+    except Exception:
+        return
 
 
 def _result(r: _Running, ledger: Ledger) -> PipelineResult:
     failed = r.failed()
+    error = failed.loop.error if failed else r.cut_off
     lanes = []
-    for plan, loop, before, key in r.loops:
-        now = ledger.totals(key)
-        names = list(plan.targets)
+    for lane in r.lanes:
+        now, before = ledger.totals(lane.key), lane.before
+        names = list(lane.plan.targets)
         lanes.append(
             LaneResult(
-                plan.source.source_id,
+                lane.plan.source.source_id,
                 now.read - before.read,
                 now.acked - before.acked,
                 _since(now.delivered, before.delivered, names),
@@ -229,15 +291,15 @@ def _result(r: _Running, ledger: Ledger) -> PipelineResult:
                 _since(now.dead_lettered, before.dead_lettered, names),
                 _since(now.discarded, before.discarded, names),
                 _since(now.produced, before.produced, names),
-                tuple(ledger.nacks(key, NackState.HELD)),
-                loop.remaining(),
+                tuple(ledger.nacks(lane.key, NackState.HELD)),
+                lane.loop.remaining(),
             )
         )
     return PipelineResult(
         r.plan.id,
-        Status.DEGRADED if failed else Status.STOPPED,
-        failed.error if failed else None,
-        failed.trace if failed else "",
+        Status.DEGRADED if error else Status.STOPPED,
+        error,
+        failed.loop.trace if failed else "",
         time.monotonic() - r.started,
         tuple(lanes),
     )
@@ -247,15 +309,15 @@ def _since(now: Mapping[str, int], before: Mapping[str, int], names: Sequence[st
     return {name: now.get(name, 0) - before.get(name, 0) for name in names}
 
 
-def _check(pipeline: PipelinePlan) -> PenstockError | None:
+def _check(pipeline: PipelinePlan) -> PipelineResult | None:
     """What can be said without Spark is said before it starts; one bad pipeline does not keep the others from running."""
     try:
         for lane in pipeline.lanes:
             lane.source.check()
             for target in (*lane.targets.values(), *([lane.dlq] if lane.dlq else [])):
                 target.destination.check()
-    except PenstockError as e:
-        return e
+    except Exception as e:
+        return PipelineResult(pipeline.id, Status.DEGRADED, classify(e), traceback.format_exc(), 0.0, ())
     return None
 
 

@@ -6,8 +6,8 @@ what runs in Spark tasks says so. Whatever is not in `__all__` may change.
 
 from penstock.errors import Rejected, Retry, Stop
 from penstock.native.delivery import Delivery, DeliveryId, Ordering, Receipt, Refusal, Refuse, Staged
-from penstock.native.destination import ExactlyOnceDestination, NativeDestination
-from penstock.native.processor import Columns, Processor, Result, Step, Unsuitable, Where
+from penstock.native.destination import ExactlyOnceDestination, Lines, NativeDestination
+from penstock.native.processor import Columns, Processor, Result, Step, Typed, Unsuitable, Where
 from penstock.native.source import NativeSource
 from penstock.ranges import Known, Limits, Range, Ranges
 from penstock.record import Shape
@@ -22,6 +22,7 @@ __all__ = [
     "ExactlyOnceDestination",
     "Known",
     "Limits",
+    "Lines",
     "NativeDestination",
     "NativeSource",
     "Ordering",
@@ -40,6 +41,7 @@ __all__ = [
     "Staged",
     "Step",
     "Stop",
+    "Typed",
     "Unsuitable",
     "Where",
 ]

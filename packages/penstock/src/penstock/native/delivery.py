@@ -11,6 +11,7 @@ from penstock.record import Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 
 class Ordering(StrEnum):
@@ -38,7 +39,9 @@ class Delivery(DeliveryId):
     attempt: int
     attempt_id: str  # random: no two attempts, not even of a process believed dead, share a staging place
     rows: DataFrame | None = field(compare=False, default=None)  # the record columns the destination asked for
+    schema: StructType | None = field(compare=False, default=None)  # of the record columns that reach it
     shape: Shape = Shape.RAW
+    size: int = 0  # bytes of input in the batch
     ordering: Ordering = Ordering.SOURCE
     ordered: bool = (
         True  # False: rows have a column `_order`, by which stretches of a strand follow each other; else partitions do

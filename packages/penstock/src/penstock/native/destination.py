@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from penstock import record
 from penstock.native.delivery import Delivery, DeliveryId, Receipt, Refuse, Staged
+from penstock.native.processor import Processor
 from penstock.record import Shape
 
 if TYPE_CHECKING:
@@ -39,18 +41,35 @@ class NativeDestination(Generic[S]):
     def setup(self, spark: SparkSession, schema: StructType) -> None:
         """Called once per lane before its first batch, with the columns to come. Creates what is missing; idempotent."""
 
-    def unfit(self, columns: Mapping[str, Column], shape: Shape) -> Column | None:  # noqa: ARG002
-        """Which processed records it can't hold: text = why, NULL = it can. Each of those is a nack of its own."""
+    def processors_for(self, shape: Shape) -> tuple[Processor[Any], ...]:  # noqa: ARG002
+        """What every record goes through last, behind the processors of the file, where payloads have this shape."""
+        return ()
+
+    def unfit(self, columns: Mapping[str, Column], shape: Shape, schema: StructType) -> Column | None:  # noqa: ARG002
+        """Which processed records it can't hold: text = why, NULL = it can. Each of those is a nack of its own. None where
+        it can hold whatever these columns may hold."""
         return None
 
     @staticmethod
-    def unfit_payload(value: bytes | None) -> str | None:  # noqa: ARG004
-        """The same over one payload, in a Python stage. It is sent to Spark's tasks."""
+    def unfit_payload(value: Any) -> str | None:  # noqa: ARG004
+        """The same over one payload that is not typed, in a Python stage: bytes, a dict, or None. It is sent to Spark's
+        tasks. A destination that asks for more than `after` has no use for it."""
         return None
 
     def write(self, d: Delivery) -> Receipt:
         """Writes the rows; return = all durable. May be called again with the same hash after a crash or `Retry`."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Lines:
+    """How a destination wants its lines written."""
+
+    text: Column
+    folder: Column | None = None  # the folder below its own that a record goes to; one file holds one folder's records
+    compression: str = "none"  # as Spark's text writer names it
+    tasks: int | None = None  # not more than so many, where files should be large
+    rows_per_file: int = 0  # 0 = no limit
 
 
 class ExactlyOnceDestination(NativeDestination[S]):
@@ -62,7 +81,7 @@ class ExactlyOnceDestination(NativeDestination[S]):
         """Where a pipeline asks for less than exactly once, this one gives more."""
         return self.commit(d, self.stage(d), lambda _: True)
 
-    def lines(self, columns: Mapping[str, Column]) -> Column | None:  # noqa: ARG002
+    def lines(self, d: Delivery, columns: Mapping[str, Column]) -> Lines | None:  # noqa: ARG002
         """For a destination whose staged form is one line of text per record: that line. The engine then writes all outcomes
         of a batch in one job, under `staging_folder`, and gives the destination's own files to `adopt`."""
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from penstock import record
 from penstock.record import Shape
@@ -14,6 +14,7 @@ from penstock_sdk.record import Drop, Record, Reject
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
+    from pyspark.sql.types import StructType
 
 S = TypeVar("S")
 Result = Record | Sequence[Record] | Drop | Reject
@@ -40,6 +41,7 @@ class Columns:
 
     by_name: Mapping[str, Column]
     shape: Shape
+    schema: StructType  # of these columns
 
     def __getitem__(self, name: str) -> Column:
         return self.by_name[name]
@@ -61,12 +63,28 @@ class Step:
     reject: Column | None = None  # text = why the record is bad; NULL = it is not
 
 
+class Typed(Protocol):
+    """What makes a typed column of what `apply` or `on_payload` of the last processor of a stage gave. Pickles."""
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def ddl(self) -> str:
+        """The struct as Spark writes it: `STRUCT<…>`."""
+
+    def column(self, values: Sequence[Any]) -> pa.StructArray:
+        """In Spark's tasks. None is no payload."""
+
+
 class Processor(Generic[S]):
     """One instance per place in a pipeline. Made in the engine process; the ones that run in Python are sent to Spark's tasks,
     so they must pickle. The engine adds condition, counts and order; what it raises for one record costs that record.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({record.AFTER})  # the record columns that `apply` looks at or changes
+    code: ClassVar[str] = ""  # of its nacks, where it has one of its own
+    raises: ClassVar[str] = "it can't be done with this record"  # said where an expression of `compile` raises
+    typed: Typed | None = None  # makes `after` typed in Python; it is the last of its stage then
 
     def __init__(self, settings: S, processor_id: str) -> None:
         """Called before Spark is there. No I/O."""
@@ -81,6 +99,14 @@ class Processor(Generic[S]):
         """The shape of `after` behind it."""
         return shape
 
+    def fields(self) -> frozenset[str] | None:
+        """Which fields of a typed `after` it looks at; None = it may be any. A source that can then reads no others."""
+        return None
+
+    def replaces(self) -> bool:
+        """True where nothing of what `after` was is left in what it becomes."""
+        return False
+
     def open(self) -> None:
         """Called once per task before the first record, in the task's process."""
 
@@ -92,8 +118,9 @@ class Processor(Generic[S]):
         """
         raise NotImplementedError
 
-    def on_payload(self) -> Callable[[Any], Any] | None:
-        """The same on `after` alone, given and returned (or `DROP`), where it looks at nothing else: saves making records."""
+    def on_payload(self, *, last: bool = False) -> Callable[[Any], Any] | None:  # noqa: ARG002
+        """The same on `after` alone, given and returned (or `DROP`), where it looks at nothing else: saves making records.
+        With `last` nobody in this stage looks at the result: structured payloads may be given as JSON text."""
         return None
 
     def on_batch(self) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from penstock.native.processor import Processor
 from penstock.ranges import Known, Limits, Ranges
 from penstock.record import Shape
 
@@ -23,6 +24,8 @@ class NativeSource(Generic[S]):
     packages: ClassVar[Mapping[str, str]] = {}  # Spark minor version → package coordinates this source needs
     shape: Shape = Shape.RAW  # of the payloads that `frame` gives
     lines: bool = False  # each payload is one line of text: it need not be looked at again before it is written as one
+    prunes: bool = False  # `frame` may be asked for `after.x`: only these fields of a typed payload
+    processors: tuple[Processor[Any], ...] = ()  # what every record goes through first, e.g. to decode a line
 
     def __init__(self, settings: S, source_id: str) -> None:
         """Called before Spark is there. No I/O."""
@@ -45,6 +48,7 @@ class NativeSource(Generic[S]):
 
         Called once per attempt. Equal ranges give equal rows, `seq` and `position` on any number of cores. `columns` are
         the ones that will be looked at: others may be left out where they cost something. Reads lazily: the job runs later.
+        Rows that are no records (a header) carry true in a further column `_skip`.
         Of a range that was cut all records are given; the engine leaves out those that do not count, by their seq.
         """
         raise NotImplementedError

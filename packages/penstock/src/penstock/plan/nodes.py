@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.native import Processor, Shape, Unsuitable, Where
-from penstock.plan.sql import ExpressionError, columns_of, compile_condition
+from penstock import record
+from penstock.native import Processor, Shape, Typed, Unsuitable, Where
+from penstock.plan.sql import ExpressionError, columns_of, compile_condition, fields_of
 from penstock.plan.sql.spark import looks_inside
 
 
@@ -32,6 +33,11 @@ class Stage:
     given: Shape  # of `after` in front of it
     gives: Shape  # and behind it
 
+    @property
+    def schema(self) -> Typed | None:
+        """What types the payload behind it, where that happens in Python."""
+        return self.nodes[-1].processor.typed if self.where is Where.PYTHON else None
+
 
 def stages(nodes: Sequence[Node], shape: Shape) -> tuple[Stage, ...]:
     """Raises `Unsuitable` for the first processor that can't run on what reaches it."""
@@ -42,12 +48,27 @@ def stages(nodes: Sequence[Node], shape: Shape) -> tuple[Stage, ...]:
         check_condition(node, where, shape)
         alone = node.processor.on_batch() is not None if where is Where.PYTHON else False
         last = made[-1] if made else None
-        if last is not None and last.where is where and not alone and last.nodes[-1].processor.on_batch() is None:
+        closed = last is not None and (last.schema is not None or last.nodes[-1].processor.on_batch() is not None)
+        if last is not None and last.where is where and not alone and not closed:
             made[-1] = Stage(where, (*last.nodes, node), last.given, behind)
         else:
             made.append(Stage(where, (node,), shape, behind))
         shape = behind
     return tuple(made)
+
+
+def fields(nodes: Sequence[Node]) -> frozenset[str] | None:
+    """The fields of a typed `after` that a chain of processors looks at, where it leaves nothing else of it; else None."""
+    found: set[str] = set()
+    for node in nodes:
+        condition = fields_of(node.condition, record.AFTER) if node.condition else frozenset()
+        own = node.processor.fields()
+        if condition is None or own is None:
+            return None
+        found |= condition | own
+        if node.processor.replaces() and not node.condition:
+            return frozenset(found)
+    return None
 
 
 def check_condition(node: Node, where: Where, shape: Shape) -> None:
@@ -59,6 +80,8 @@ def check_condition(node: Node, where: Where, shape: Shape) -> None:
         raise Unsuitable(
             "conditions in Go's template language are not supported yet", "write it as SQL, e.g. after.x = 1"
         )
+    if node.processor.typed is not None:
+        raise Unsuitable("what gives payloads a schema takes no condition", "every record needs the schema behind it")
     if where is Where.PYTHON and node.processor.on_batch() is not None:
         raise Unsuitable("a function of whole batches takes no condition", "test for it in the function")
     try:
@@ -71,6 +94,7 @@ def check_condition(node: Node, where: Where, shape: Shape) -> None:
 
 
 def gives(node: Node, where: Where, shape: Shape) -> Shape:
-    """The shape behind a processor: what comes out of Python has no schema any more."""
+    """The shape behind a processor: what comes out of Python has no schema any more, unless the processor gives one."""
     behind = node.processor.gives(shape)
-    return Shape.OPEN if where is Where.PYTHON and behind is Shape.TYPED else behind
+    lost = where is Where.PYTHON and behind is Shape.TYPED and node.processor.typed is None
+    return Shape.OPEN if lost else behind

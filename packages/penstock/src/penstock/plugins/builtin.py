@@ -10,7 +10,11 @@ from penstock.config import Settings
 
 # name → module:class of settings and of the implementation
 SOURCES = {
-    "files": ("penstock.connectors.files.settings:FilesSourceSettings", "penstock.connectors.files.source:FilesSource")
+    "files": ("penstock.connectors.files.settings:FilesSourceSettings", "penstock.connectors.files.source:FilesSource"),
+    "generator": (
+        "penstock.connectors.generator.settings:GeneratorSourceSettings",
+        "penstock.connectors.generator.source:GeneratorSource",
+    ),
 }
 DESTINATIONS = {
     name: (

@@ -62,12 +62,15 @@ class FieldSet(Processor[FieldSetSettings]):
     def gives(self, shape: Shape) -> Shape:
         return Shape.RAW if self.reference == Reference("after", ()) else shape
 
+    def fields(self) -> frozenset[str]:
+        return frozenset()
+
     def apply(self, r: Record) -> Record:
         raw = self.reference.root in (record.AFTER, record.BEFORE, record.KEY) and not self.reference.path
         self.reference.set(r, self.settings.value.encode() if raw else self.settings.value)
         return r
 
-    def on_payload(self) -> Callable[[Any], Any] | None:
+    def on_payload(self, *, last: bool = False) -> Callable[[Any], Any] | None:  # noqa: ARG002
         if self.reference.root != record.AFTER:
             return None
         value, put = self.settings.value, self.reference.put

@@ -19,10 +19,13 @@ class Filter(Processor[FilterSettings]):
     def where(self, shape: Shape) -> Where:
         return Where.PYTHON if shape is Shape.OPEN else Where.SPARK
 
+    def fields(self) -> frozenset[str]:
+        return frozenset()
+
     def apply(self, r: Record) -> Drop:  # noqa: ARG002
         return DROP
 
-    def on_payload(self) -> Callable[[Any], Any]:
+    def on_payload(self, *, last: bool = False) -> Callable[[Any], Any]:  # noqa: ARG002
         return lambda _: DROP
 
     def compile(self, columns: Columns) -> Step:  # noqa: ARG002

@@ -7,6 +7,7 @@ not fit the schema is a nack too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,7 +15,8 @@ from pydantic import Field, field_validator, model_validator
 
 from penstock import record
 from penstock.config import Settings
-from penstock.native import Columns, Processor, Record, Rejected, Shape, Step, Unsuitable, Where
+from penstock.native import Processor, Record, Rejected, Shape, Unsuitable, Where
+from penstock.plan.payload import TypedPayload, loads
 from penstock.plan.reference import Reference
 
 
@@ -33,6 +35,15 @@ class JsonDecodeSettings(Settings):
             raise ValueError("must be a payload, the key, or a field of one")
         return value
 
+    @field_validator("schema_")
+    @classmethod
+    def _parses(cls, value: str | None) -> str | None:
+        if value is not None:
+            from penstock.plan.schema import Schema
+
+            Schema.parse(value)
+        return value
+
     @model_validator(mode="after")
     def _schema_of_the_payload(self) -> JsonDecodeSettings:
         if self.schema_ is not None and Reference.parse(self.field) != Reference("after", ()):
@@ -47,12 +58,13 @@ class JsonDecode(Processor[JsonDecodeSettings]):
         super().__init__(settings, processor_id)
         self.reference = Reference.parse(settings.field)
         self.uses = frozenset({self.reference.root})  # type: ignore[misc]
+        self.typed: TypedPayload | None = TypedPayload(settings.schema_) if settings.schema_ is not None else None
 
     def where(self, shape: Shape) -> Where:
-        if self.settings.schema_ is not None:
-            if shape is not Shape.RAW:
-                raise Unsuitable("a schema can be given only to a raw payload", "decode it once, with the schema")
-            return Where.SPARK
+        if self.typed is not None:
+            if shape is Shape.TYPED:
+                raise Unsuitable("the payload is typed already", "decode it once, with the schema")
+            return Where.PYTHON
         if shape is Shape.RAW and self.reference.root == record.AFTER and self.reference.path:
             raise Unsuitable("the payload is raw: it has no fields yet", "decode the whole payload first")
         if shape is Shape.TYPED and self.reference.root == record.AFTER:
@@ -62,28 +74,25 @@ class JsonDecode(Processor[JsonDecodeSettings]):
     def gives(self, shape: Shape) -> Shape:
         if self.reference != Reference("after", ()):
             return shape
-        return Shape.TYPED if self.settings.schema_ is not None else Shape.OPEN
+        return Shape.TYPED if self.typed is not None else Shape.OPEN
 
     def apply(self, r: Record) -> Record:
-        self.reference.set(r, decode(self.reference.get(r)))
+        if self.typed is not None:
+            r.after = _decode_typed(self.typed, r.after)
+        else:
+            self.reference.set(r, decode(self.reference.get(r)))
         return r
 
-    def on_payload(self) -> Callable[[Any], Any] | None:
+    def on_payload(self, *, last: bool = False) -> Callable[[Any], Any] | None:  # noqa: ARG002
+        if self.typed is not None:
+            return partial(_decode_typed, self.typed)
         return decode if self.reference == Reference("after", ()) else None
 
-    def compile(self, columns: Columns) -> Step:
-        from pyspark.sql import functions as F
 
-        assert self.settings.schema_ is not None
-        after = columns.after.cast("string")
-        value = F.from_json(after, self.settings.schema_, {"mode": "FAILFAST"})
-        whole = F.when(F.is_valid_utf8(after), value)
-        return Step(
-            set={record.AFTER: whole}, reject=F.when(~F.is_valid_utf8(after), F.lit("the payload is not UTF-8"))
-        )
-
-
-_loads = msgspec.json.Decoder().decode
+def _decode_typed(typed: TypedPayload, value: Any) -> Any:
+    if value is None:
+        return None
+    return typed.decoder.from_value(value) if isinstance(value, dict) else typed.decoder.from_json(value)
 
 
 def decode(value: Any) -> Any:
@@ -93,8 +102,8 @@ def decode(value: Any) -> Any:
     if not value and isinstance(value, bytes | str):
         return None
     try:
-        found = _loads(value)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        found = loads(value)
+    except (msgspec.DecodeError, ValueError, RecursionError) as e:
         raise Rejected(f"the payload is not JSON: {e}", code="json.invalid") from e
     if type(found) is dict or found is None:
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pydantic import Field, field_validator
@@ -12,7 +12,11 @@ from pydantic import Field, field_validator
 from penstock import record
 from penstock.config import Settings
 from penstock.native import Columns, Processor, Record, Shape, Step, Unsuitable, Where
+from penstock.native.fitness import unfit_for_json
 from penstock.plan.reference import Reference
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 
 class JsonEncodeSettings(Settings):
@@ -45,13 +49,16 @@ class JsonEncode(Processor[JsonEncodeSettings]):
         self.reference.set(r, value.decode() if self.reference.path and value is not None else value)
         return r
 
-    def on_payload(self) -> Callable[[Any], Any] | None:
+    def on_payload(self, *, last: bool = False) -> Callable[[Any], Any] | None:  # noqa: ARG002
         return encode if self.reference == Reference("after", ()) else None
 
     def compile(self, columns: Columns) -> Step:
         from pyspark.sql import functions as F
 
-        return Step(set={record.AFTER: F.to_json(columns.after, {"ignoreNullFields": "false"})})
+        fields: StructType = columns.schema[record.AFTER].dataType  # type: ignore[assignment]
+        unfit = [F.when(bad, F.lit(why)) for bad, why in unfit_for_json(fields, columns.after)]
+        text = F.to_json(columns.after, record.JSON_OPTIONS)
+        return Step(set={record.AFTER: text}, reject=F.coalesce(*unfit) if unfit else None)
 
 
 _dumps = msgspec.json.Encoder(order="sorted", decimal_format="number").encode
@@ -63,12 +70,13 @@ def encode(value: Any) -> Any:
         return value
     text = _dumps(value)
     if b"null" in text:
-        _refuse_nan(value)
+        _refuse_nan(value, ())
     return text
 
 
-def _refuse_nan(value: Any) -> None:
+def _refuse_nan(value: Any, path: tuple[Any, ...]) -> None:
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"JSON has no {value}")
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
-        _refuse_nan(item)
+        raise ValueError(f"the field {'.'.join(map(str, path))!r}: JSON has no {value}")
+    found = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for key, item in found:
+        _refuse_nan(item, (*path, key))

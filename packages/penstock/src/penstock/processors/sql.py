@@ -11,7 +11,7 @@ from penstock import record
 from penstock.config import Settings
 from penstock.native import Columns, Processor, Record, Rejected, Shape, Step, Unsuitable, Where
 from penstock.plan.reference import Reference
-from penstock.plan.sql import ExpressionError, columns_of, compile_expression
+from penstock.plan.sql import ExpressionError, columns_of, compile_expression, fields_of
 from penstock.plan.sql.spark import looks_inside, spark_text
 
 
@@ -61,12 +61,21 @@ class Sql(Processor[SqlSettings]):
             raise Unsuitable(f"the expression can't be used: {e.what}", e.hint) from e
         return Where.PYTHON
 
+    def gives(self, shape: Shape) -> Shape:
+        return Shape.RAW if self.replaces() else shape
+
+    def fields(self) -> frozenset[str] | None:
+        return fields_of(self.settings.expression, record.AFTER)
+
+    def replaces(self) -> bool:
+        return self.reference == Reference("after", ())
+
     def apply(self, r: Record) -> Record:
         value = self._compiled()(r)
         self.reference.set(r, _text(value) if self.reference.root == record.METADATA else value)
         return r
 
-    def on_payload(self) -> Callable[[Any], Any] | None:
+    def on_payload(self, *, last: bool = False) -> Callable[[Any], Any] | None:  # noqa: ARG002
         if self.reference.root != record.AFTER or columns_of(self.settings.expression) - {record.AFTER}:
             return None
         evaluate, put = compile_expression(self.settings.expression).on_after, self.reference.put

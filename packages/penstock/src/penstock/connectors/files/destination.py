@@ -12,32 +12,52 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import fs, record
+from penstock.connectors.files import writing
+from penstock.connectors.files.json import WithSchema
 from penstock.connectors.files.settings import FilesDestinationSettings
+from penstock.connectors.files.template import Template
 from penstock.errors import AccountError, Stop
-from penstock.native import Delivery, DeliveryId, ExactlyOnceDestination, Receipt, Refuse, Shape, Staged
+from penstock.native import (
+    Delivery,
+    DeliveryId,
+    ExactlyOnceDestination,
+    Lines,
+    Processor,
+    Receipt,
+    Refuse,
+    Shape,
+    Staged,
+)
+from penstock.native.staging import FOLDER, folder_of, free_names, part_order, sorted_writes
 from penstock.testing import faults
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+    from pyspark.sql.types import StructType
 
-EXTENSION = ".txt"
-NO_PAYLOAD = "it has no payload, and text can't say so"
-LINE_BREAK = "its payload has a line break: it would become two lines of text"
+IDENTITY = (record.SEQ, record.PART)
 
 
 class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
     columns: ClassVar[frozenset[str]] = frozenset({record.AFTER})
-    shapes: ClassVar[frozenset[Shape]] = frozenset({Shape.RAW, Shape.OPEN})
 
     def __init__(self, settings: FilesDestinationSettings, destination_id: str) -> None:
         super().__init__(settings, destination_id)
-        self.root = Path(settings.path).absolute()
+        self.template = Template.parse(settings.path)
+        self.root = Path(self.template.root).absolute()
+        self._form = writing.form(settings)
+        self.shapes = self._form.shapes  # type: ignore[misc]
+        self.unfit_payload = self._form.unfit_payload  # type: ignore[method-assign]
+        if self.template.parts:
+            self.columns = self.columns | self.template.columns | set(IDENTITY)  # type: ignore[misc]
+        self._row_bytes = 0.0  # of what was written last
 
     def check(self) -> None:
         """Also makes the folder: a destination that can't be written is said before Spark starts."""
@@ -45,7 +65,7 @@ class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
             fs.make_folder(self.root / "_penstock")
             probe = self.root / "_penstock" / ".probe"
             probe.touch()
-            probe.unlink()
+            probe.unlink(missing_ok=True)
         except OSError as e:
             raise Stop(
                 f"The destination folder {self.root} can't be written",
@@ -54,22 +74,30 @@ class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
                 hint="check the path, its permissions and free space",
             ) from e
 
-    def unfit(self, columns: Mapping[str, Column], shape: Shape) -> Column | None:
-        """What is no single line of text."""
+    def processors_for(self, shape: Shape) -> tuple[Processor[Any], ...]:
+        schema = self.settings.schema_
+        return (WithSchema(schema, self.destination_id),) if schema is not None and shape is Shape.OPEN else ()
+
+    def unfit(self, columns: Mapping[str, Column], shape: Shape, schema: StructType) -> Column | None:
         from pyspark.sql import functions as F
 
-        del shape
-        value = columns[record.AFTER]
-        return F.when(value.isNull(), F.lit(NO_PAYLOAD)).when(F.contains(value, F.lit("\n")), F.lit(LINE_BREAK))
+        found = [*self._form.unfit(columns[record.AFTER], shape, schema), *self.template.unfit(columns)]
+        return F.coalesce(*(F.when(bad, F.lit(why)) for bad, why in found)) if found else None
 
-    @staticmethod
-    def unfit_payload(value: bytes | None) -> str | None:
-        if value is None:
-            return NO_PAYLOAD
-        return LINE_BREAK if b"\n" in value else None
+    def lines(self, d: Delivery, columns: Mapping[str, Column]) -> Lines | None:
+        text = self._form.line(columns[record.AFTER], d.shape)
+        if text is None:
+            return None
+        compression = self.settings.compression or "none"
+        return Lines(text, self.template.folder(columns), compression, self._tasks(d), self._rows_per_file())
 
-    def lines(self, columns: Mapping[str, Column]) -> Column | None:
-        return columns[record.AFTER]
+    def _tasks(self, d: Delivery) -> int | None:
+        target = self.settings.target_file_size
+        return max(1, -(-d.size // target)) if target is not None else None
+
+    def _rows_per_file(self) -> int:
+        target = self.settings.target_file_size
+        return int(target / self._row_bytes) + 1 if target is not None and self._row_bytes else 0
 
     def staging_folder(self, d: Delivery) -> Path:
         folder = self._staging(d) / d.attempt_id
@@ -81,43 +109,75 @@ class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
         from pyspark.sql import functions as F
 
         assert d.rows is not None
-        folder = self.staging_folder(d)
+        folder, given = self.staging_folder(d), d.rows
+        d = d if d.schema is not None else replace(d, schema=given.schema)
+        columns = {c: F.col(c) for c in given.columns}
+        place = self.template.folder(columns)
+        lines = self.lines(d, columns)
+        taken = () if lines is not None else given.schema[record.AFTER].dataType.names  # type: ignore[attr-defined]
+        called = free_names((FOLDER, record.ORDER, *IDENTITY), taken)
+        beside: dict[str, Column] = {}
+        if place is not None:
+            beside |= {FOLDER: place, **{name: F.col(name) for name in IDENTITY}}
+        if not d.ordered:
+            beside[record.ORDER] = F.col(record.ORDER)
+        further = [value.alias(called[name]) for name, value in beside.items()]
+        names = [called[name] for name in (FOLDER, record.ORDER) if name in beside]
+        identity = [called[name] for name in IDENTITY]
+        counts = [F.count(F.lit(1)).alias("rows")]
+        if lines is not None:
+            rows = given.select(lines.text.alias("value"), *further)
+            counts.append(F.sum(F.octet_length("value") + F.lit(1)).alias("bytes"))
+        else:
+            rows = given.select(f"{record.AFTER}.*", *further)
+        if (tasks := self._tasks(d)) is not None:
+            rows = rows.coalesce(tasks)
         seen = Observation()
-        order = [] if d.ordered else [record.ORDER]
-        lines = d.rows.select(F.col(record.AFTER).alias("value"), *order)
-        counted = lines.observe(
-            seen, F.count(F.lit(1)).alias("rows"), F.sum(F.octet_length("value") + F.lit(1)).alias("bytes")
-        )
-        counted.write.partitionBy(*order).text(str(folder))
-        parts = sorted(folder.glob("**/part-*"), key=_part_order)
-        return self.adopt(d, parts, seen.get["rows"], seen.get["bytes"] or 0)
+        rows = rows.observe(seen, *counts)
+        with sorted_writes(rows.sparkSession, place is not None):
+            if place is not None:
+                rows = rows.sortWithinPartitions(*names, *identity).drop(*identity)
+            writer = rows.write.partitionBy(*names).option("maxRecordsPerFile", str(self._rows_per_file()))
+            if lines is not None:
+                writer.option("compression", lines.compression).text(str(folder))
+            else:
+                writer.option("compression", self.settings.compression or "snappy").parquet(str(folder))
+        parts = sorted(folder.glob("**/part-*"), key=part_order)
+        return self.adopt(d, parts, seen.get["rows"], seen.get.get("bytes") or 0)
 
     def adopt(self, d: Delivery, files: Sequence[Path], rows: int, size: int) -> Staged:
-        sizes = [(p, p.stat().st_size) for p in files if p.stat().st_size > 0]
-        written = sum(n for _, n in sizes)
-        if written != size and faults.safeguard("account"):
+        with ThreadPoolExecutor(4) as pool:
+            held = list(pool.map(self._form.weigh, files))
+        kept = [f for f, n in zip(files, held, strict=True) if n > 0]
+        if not self._form.adds_up(sum(held), rows, size) and faults.safeguard("account"):
             raise AccountError(
                 f"{self.destination_id}: the staged files are not what the batch holds",
                 code="files.staged",
-                why=f"{rows} lines of {size} bytes went in; {_newlines(p for p, _ in sizes)} lines of {written} bytes are staged",
+                why=self._form.difference(kept, rows, size, sum(held)),
                 hint="nothing was delivered; check the file system, then start again",
             )
+        head = self._form.head(d.schema)
+        if head:
+            for path in kept:
+                writing.put_in_front(path, head)
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda f: fs.fsync_file(f[0]), sizes))
-        for folder in sorted({p.parent for p, _ in sizes} | {self._staging(d) / d.attempt_id, self._staging(d)}):
+            sizes = list(pool.map(_synced, kept))
+        for folder in sorted({p.parent for p in kept} | {self._staging(d) / d.attempt_id, self._staging(d)}):
             fs.fsync_folder(folder)
         prefix = f"{_lane(d)}-{d.batch:012d}"
         manifest = [
             {
                 "staged": str(path.relative_to(self.root)),
-                "name": f"{prefix}-{n:05d}-{d.hash[:12]}{EXTENSION}",
+                "name": str(Path(folder_of(path), f"{prefix}-{n:05d}-{d.hash[:12]}{self._form.extension}")),
                 "bytes": size,
             }
-            for n, (path, size) in enumerate(sizes)
+            for n, (path, size) in enumerate(zip(kept, sizes, strict=True))
         ]
+        if rows:
+            self._row_bytes = sum(sizes) / rows
         if not faults.safeguard("staging"):
             self._publish(manifest)
-        return Staged(rows, written, manifest)
+        return Staged(rows, sum(sizes), manifest)
 
     def commit(self, d: DeliveryId, s: Staged, refuse: Refuse) -> Receipt:
         del refuse
@@ -142,9 +202,13 @@ class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
                 if lost or (there and staged.stat().st_size != f["bytes"]):
                     raise OSError(f"{staged} is not there with {f['bytes']} bytes, as it was staged")  # noqa: TRY301
                 if there:
+                    if final.parent != self.root:
+                        fs.make_folder(final.parent)
                     staged.rename(final)
                 faults.reach("K6a")
-            fs.fsync_folder(self.root)
+            for folder in {self.root, *(self.root / Path(f["name"]).parent for f in manifest)}:
+                if folder.exists():
+                    fs.fsync_folder(folder)
         except OSError as e:
             raise Stop(
                 f"{self.destination_id}: prepared files could not be published",
@@ -180,16 +244,6 @@ def _lane(d: DeliveryId) -> str:
     return ".".join(part.replace(".", "%2E") for part in (d.pipeline, d.lane))
 
 
-def _part_order(path: Path) -> tuple[int, int]:
-    """Stretches of a strand first, where the folder says so, then the number Spark gave the file."""
-    name, _, order = path.parent.name.partition("=")
-    return int(order) if name == record.ORDER else 0, int(path.name.split("-")[1])
-
-
-def _newlines(paths: Iterable[Path]) -> int:
-    total = 0
-    for path in paths:
-        with path.open("rb") as f:
-            while chunk := f.read(1 << 20):
-                total += chunk.count(b"\n")
-    return total
+def _synced(path: Path) -> int:
+    fs.fsync_file(path)
+    return path.stat().st_size

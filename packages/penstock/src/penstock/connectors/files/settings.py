@@ -2,18 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from penstock.config import Duration, Settings
+from penstock.config import Duration, Settings, Size
+
+Format = Literal["text", "json", "csv", "parquet"]
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+
+
+def _local(path: str) -> str:
+    found = _SCHEME.match(path)
+    if found and found[1].lower() == "file":
+        raise ValueError(f"must be a plain path, without '{found[1]}:'")
+    if found:
+        raise ValueError(
+            f"must be on a local or mounted file system: '{found[1]}:' is not supported yet, since exactly-once delivery"
+            " rests on renames that object stores and HDFS clients do not give; mount it or copy the files"
+        )
+    return path
+
+
+def _one_character(value: str) -> str:
+    value = {"\\t": "\t", "tab": "\t"}.get(value, value)
+    if len(value) != 1 or value in '"\r\n\0\\':
+        raise ValueError("must be one character, and neither a quote, a backslash nor a line break")
+    return value
+
+
+def _schema(value: str) -> str:
+    from penstock.plan.schema import Schema
+
+    Schema.parse(value)  # its errors begin with "must"
+    return value
+
+
+Path = Annotated[str, AfterValidator(_local)]
+Delimiter = Annotated[str, AfterValidator(_one_character)]
+Declared = Annotated[str, AfterValidator(_schema)]
 
 
 class FilesSourceSettings(Settings):
     """Reads every settled file of a folder once."""
 
-    path: str = Field(min_length=1, description="The folder to read, or one file.")
-    format: Literal["text"] = Field("text", description="One record per line; the bytes of the line are the payload.")
+    path: Path = Field(min_length=1, description="The folder to read, one file, or a glob such as `in/**/*.csv`.")
+    format: Format = Field("text", description="What a file holds: lines of text or JSON, CSV, or Parquet.")
+    recursive: bool = Field(False, description="Read sub-folders too. Folders named `key=value` always are.")
+    schema_: Declared | None = Field(
+        None,
+        alias="schema",
+        description="The fields as Spark writes them, e.g. `id BIGINT, at TIMESTAMP`. json and csv.",
+    )
+    header: bool = Field(True, description="The first line of every file names the columns. csv.")
+    delimiter: Delimiter = Field(",", description="What stands between two values. csv.")
+    multi_line: bool = Field(
+        False, description="Quoted values may hold line breaks; a file is then read by one task. csv."
+    )
+    columns: str | None = Field(None, description="Only these columns, with commas between them. parquet.")
     settle: Duration = Field(
         1.0, ge=0, description="A file is taken when size and modification time have not changed for this long."
     )
@@ -31,9 +78,62 @@ class FilesSourceSettings(Settings):
             raise ValueError("must have both `after-ack: move` and `move-to`, or neither")
         return self
 
+    @model_validator(mode="after")
+    def _of_the_format(self) -> FilesSourceSettings:
+        csv = ("csv",)
+        own = {"schema_": ("json", "csv"), "header": csv, "delimiter": csv, "multi_line": csv, "columns": ("parquet",)}
+        _refuse_others(self, self.format, own)
+        if self.format == "csv" and self.schema_ is not None:
+            from penstock.connectors.files.csv import refuse_types
+
+            refuse_types(self.schema_)
+        return self
+
 
 class FilesDestinationSettings(Settings):
     """Writes files into a folder; each appears whole, once."""
 
-    path: str = Field(min_length=1, description="The folder to write to. It is created when it is missing.")
-    format: Literal["text"] = Field("text", description="One line per record, the payload as it is.")
+    path: Path = Field(
+        min_length=1,
+        description="The folder to write to; it is created when it is missing. `out/{namespace}` makes a folder per value:"
+        " {namespace}, {operation}, {source}, {metadata.KEY}, {after.FIELD} of a typed payload.",
+    )
+    format: Format = Field(
+        "text", description="One line per record (the payload as it is, or as JSON or CSV), or Parquet."
+    )
+    schema_: Declared | None = Field(
+        None, alias="schema", description="The fields that open payloads are given. csv and parquet."
+    )
+    header: bool = Field(True, description="Every file begins with the names of its columns. csv.")
+    delimiter: Delimiter = Field(",", description="What stands between two values. csv.")
+    compression: Literal["none", "gzip", "snappy", "zstd", "lz4"] | None = Field(
+        None, description="`gzip` for lines; `snappy` (the default), `zstd`, `gzip` or `lz4` for Parquet."
+    )
+    target_file_size: Annotated[Size, Field(gt=0)] | None = Field(
+        None, description="About how large files should be. Without it a task of Spark writes one file per batch."
+    )
+
+    @model_validator(mode="after")
+    def _of_the_format(self) -> FilesDestinationSettings:
+        csv = ("csv",)
+        _refuse_others(self, self.format, {"schema_": ("csv", "parquet"), "header": csv, "delimiter": csv})
+        if self.format != "parquet" and self.compression not in (None, "none", "gzip"):
+            raise ValueError(f"must have `compression: gzip` or none: Spark writes no lines with {self.compression}")
+        return self
+
+    @model_validator(mode="after")
+    def _template(self) -> FilesDestinationSettings:
+        from penstock.connectors.files.template import Template
+
+        template = Template.parse(self.path)
+        typed = self.format in ("csv", "parquet") or self.schema_ is not None
+        if not typed and any(name.startswith("after.") for name in template.names) and self.format == "text":
+            raise ValueError("must have {after.…} in its `path` only where payloads are typed: not with `format: text`")
+        return self
+
+
+def _refuse_others(settings: BaseModel, format: str, own: dict[str, tuple[str, ...]]) -> None:
+    for name, formats in own.items():
+        if name in settings.model_fields_set and format not in formats:
+            given = name.rstrip("_").replace("_", "-")
+            raise ValueError(f"must have `{given}` only with `format: {' or '.join(formats)}`, and it is `{format}`")

@@ -2,60 +2,82 @@
 
 `seq = base + block_start + (block_start > 0) + place in the block`. The ledger gives each file a base behind everything an
 earlier file can have used, so seq is unique in the source and rises along each file, whatever else is in the batch and
-however many cores there are. It rests on one Spark partition per file block (`engine/session.py`).
+however many cores there are. How files are read is in `reading.py`; here is which of them, and what becomes of them.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import time
-import urllib.parse
 from bisect import bisect_right
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock import record
-from penstock.connectors.files.listing import Entry, Listing
+from penstock.connectors.files import lines, reading
+from penstock.connectors.files.csv import PARTITION, CsvSettings, SplitLine, TypeFields
+from penstock.connectors.files.json import JsonLine, JsonLineSettings
+from penstock.connectors.files.layout import Layout, layout_of
+from penstock.connectors.files.listing import Entry, Listing, partitions
+from penstock.connectors.files.opening import compressed
 from penstock.connectors.files.settings import FilesSourceSettings
 from penstock.errors import InputChanged, Stop
-from penstock.native import Known, Limits, NativeSource, Range, Ranges
+from penstock.native import Known, Limits, NativeSource, Processor, Range, Ranges, Shape
 from penstock.testing import faults
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-BLOCK = 64 * 1024 * 1024  # spark.sql.files.maxPartitionBytes of a lane's session
-BLOCKS_PER_CORE = 16  # above this many, blocks are grouped as they are sorted
-GROUPS_PER_CORE = 4
-GZ_RATIO = 1032  # no gzip stream expands more than this
-PLACE_MASK = (1 << 33) - 1  # the part of monotonically_increasing_id that counts rows of a partition
-MAP_LIMIT = 64  # up to this many files the bases are a map literal, above it a broadcast join
-OTHER_CODECS = (".bz2", ".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".xz")
+RATIO = {".gz": 1032, ".zst": 1 << 16}  # no stream of these expands more
+OTHER_CODECS = (".bz2", ".lz4", ".snappy", ".deflate", ".xz", ".zip", ".br")
 POLL = 0.5  # seconds between listings of a small folder
 FORGET_AFTER = 60.0  # seconds a file has to be gone before what is known of it is forgotten
 LISTING_SHARE = 0.02  # of one core, at most, for listing a large one
-_NEEDS_PLACE = {record.SEQ, record.POSITION, record.METADATA}
+WHOLE = 2  # a file this many times larger than was aimed at is not cut: whole files are read faster
 COUNT_LIMIT = 2 * 1024**3  # bytes that `count` is willing to read
 
 
 class FilesSource(NativeSource[FilesSourceSettings]):
-    lines = True
-
     def __init__(self, settings: FilesSourceSettings, source_id: str) -> None:
         super().__init__(settings, source_id)
-        self._listing = Listing(Path(os.path.abspath(settings.path)), settings.settle)
+        self._listing = Listing(Path(os.path.abspath(settings.path)), settings.settle, recursive=settings.recursive)
         self._next_listing = 0.0
+        self._backlog: deque[Entry] = deque()  # listed, new, and not taken yet
         self._tidied = False
         self._gone: dict[str, float] = {}  # acked and no longer listed, since when
-        self._was_gone: set[str] = set()  # listed again since
+        self._was_gone: dict[str, Range] = {}  # listed again since, and what had been read under that name
+        self._layouts: dict[str, Layout] = {}  # of files at the front of the backlog
+        self.layout = Layout()  # of the files of the batch that is being read
+        self.lines = settings.format == "text"
+        self.prunes = settings.format == "parquet"
+        self.shape = Shape.TYPED if settings.format == "parquet" else Shape.RAW
+        self.processors = self._decoders()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.layout.names
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        return tuple(name for name in self.layout.partitions if name not in self.layout.names)
+
+    def _decoders(self) -> tuple[Processor[Any], ...]:
+        """What makes payloads of lines."""
+        s = self.settings
+        if s.format == "json":
+            return (JsonLine(JsonLineSettings(s.schema_), self.source_id),)
+        if s.format != "csv":
+            return ()
+        csv = CsvSettings(s.delimiter, s.schema_)
+        return SplitLine(csv, self.source_id, self), TypeFields(csv, self.source_id, self)
 
     def check(self) -> None:
         path = self._listing.path
-        if not path.exists():
+        if not self._listing.root.exists() or not (path.exists() or self._listing.root != path):
             raise Stop(
                 f"The source path {path} does not exist",
                 code="files.missing",
@@ -74,8 +96,22 @@ class FilesSource(NativeSource[FilesSourceSettings]):
     # -- what is there ----------------------------------------------------------------------------------------------
 
     def available(self, known: Known, limits: Limits) -> Ranges | None:
-        if time.monotonic() < self._next_listing:
+        if not self._backlog and not self._list(known):
             return None
+        ranges, full = self._cut(known, limits)
+        if not ranges:  # all that was listed is something else by now: look again, or `--once` would leave it behind
+            self._next_listing = 0.0
+            ranges, full = self._cut(known, limits) if self._list(known) else ([], False)
+        if not ranges:
+            return None
+        gone = tuple(path for path, since in self._gone.items() if time.monotonic() - since >= FORGET_AFTER)
+        next_seq = max([known.next_seq, *(r.base + _most_records(r) for r in ranges)])
+        return Ranges(tuple(ranges), next_seq, gone, full or bool(self._backlog))
+
+    def _list(self, known: Known) -> bool:
+        """Fills the backlog. A large folder is listed once for many batches."""
+        if time.monotonic() < self._next_listing:
+            return False
         started = time.monotonic()
         files = self._listing.settled()
         self._next_listing = time.monotonic() + max(POLL, (time.monotonic() - started) / LISTING_SHARE)
@@ -83,19 +119,17 @@ class FilesSource(NativeSource[FilesSourceSettings]):
             self._tidy(files, known)
         self._note_gone(known)
         new = [f for f in files if self._is_new(f, known)]
-        ranges = self._cut(new, known.next_seq, limits)
-        if ranges:
-            self._was_gone -= {r.strand for r in ranges}
-            self._next_listing = 0.0  # there may be more: look again as soon as this batch is done
-            gone = tuple(path for path, since in self._gone.items() if time.monotonic() - since >= FORGET_AFTER)
-            return Ranges(tuple(ranges), ranges[-1].base + _most_records(ranges[-1]), gone)
-        return None
+        new.sort(key=lambda f: f.path not in known.strands)  # what was begun comes first
+        self._backlog.extend(new)
+        self._layouts.clear()
+        return bool(new)
 
     def _note_gone(self, known: Known) -> None:
         """A file that one look has missed is not forgotten at once: it would be read again when the next look sees it."""
         present, now = self._listing.present, time.monotonic()
-        self._was_gone |= {path for path in self._gone if path in present}
-        self._was_gone &= known.strands.keys() & present
+        back = {path: known.strands[path] for path in self._gone if path in present and path in known.strands}
+        noted = self._was_gone | back
+        self._was_gone = {path: r for path, r in noted.items() if path in present and known.strands.get(path) == r}
         missing = known.acked - present
         self._gone = {path: self._gone.get(path, now) for path in missing}
 
@@ -104,8 +138,8 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         if taken is None:
             return True
         if (taken.position["size"], taken.position["mtime"]) == (file.size, file.mtime_ns):
-            self._was_gone.discard(file.path)
-            return False
+            self._was_gone.pop(file.path, None)
+            return not _ends(taken)
         if file.path in self._was_gone:
             return True  # the one that was read is gone; this is another file of the same name
         if self.settings.on_change == "stop":
@@ -117,24 +151,70 @@ class FilesSource(NativeSource[FilesSourceSettings]):
             )
         return self.settings.on_change == "reread"
 
-    def _cut(self, files: list[Entry], base: int, limits: Limits) -> list[Range]:
+    def _cut(self, known: Known, limits: Limits) -> tuple[list[Range], bool]:
+        """Takes from the backlog what goes into one batch; and whether a limit was met. One layout per batch."""
         ranges: list[Range] = []
-        total = 0
-        for file in files:
-            if file.path.endswith(OTHER_CODECS):
-                raise Stop(
-                    f"The file {file.path} has a compression that `files` does not read yet",
-                    code="files.codec",
-                    hint="use .gz or plain text, or give the file a name that ends in .tmp to leave it out",
-                )
-            full = total + file.size > limits.max_bytes or len(ranges) >= limits.max_files
-            if ranges and full:
-                break
-            position = {"size": file.size, "mtime": file.mtime_ns, "from": 0, "to": file.size}
-            ranges.append(Range(file.path, position, base, file.size))
-            base += _most_records(ranges[-1])
-            total += file.size
-        return ranges
+        base, left = known.next_seq, _Left(limits.bytes, limits.max_records, limits.max_files, limits.max_bytes)
+        layout: Layout | None = None
+        while self._backlog:
+            file = self._backlog[0]
+            if not _unchanged(file):
+                self._backlog.popleft()  # the next listing sees what it is now
+                continue
+            _refuse_codec(file)
+            here = self._layout(file)
+            if layout is not None and here.key != layout.key:
+                return ranges, True
+            r = self._range(file, known.strands.get(file.path), base, here)
+            try:
+                taken = left.take(r, lambda r: self._shorten(r, left), first=not ranges)
+            except OSError:
+                self._backlog.popleft()  # gone since; the next listing says so
+                continue
+            if taken is None:
+                return ranges, True
+            layout = here
+            ranges.append(taken)
+            base = max(base, taken.base + _most_records(taken))
+            if not _ends(taken):
+                return ranges, True  # it stays in the backlog; what is known says where it goes on
+            self._backlog.popleft()
+            if not here.known:
+                return ranges, True  # it can't be read: alone, so that nothing else suffers
+        return ranges, left.met or left.nothing
+
+    def _range(self, file: Entry, taken: Range | None, base: int, layout: Layout) -> Range:
+        position: dict[str, Any] = {"size": file.size, "mtime": file.mtime_ns, "from": 0, "to": file.size}
+        if layout.rows is not None:
+            position["rows"] = layout.rows
+        same = taken is not None and (taken.position["size"], taken.position["mtime"]) == (file.size, file.mtime_ns)
+        if taken is not None and same and not _ends(taken):
+            position |= {"from": taken.position["to"], "place": taken.position["next"]}
+            return Range(file.path, position, taken.base, file.size - taken.position["to"])
+        return Range(file.path, position, base, file.size)
+
+    def _shorten(self, r: Range, left: _Left) -> tuple[Range, int | None]:
+        """As much of a file as still fits, and how many records that is where it was counted. Only plain lines can be cut."""
+        start, size = r.position["from"], r.position["size"]
+        if not self._cuttable(r):
+            return r, r.position.get("rows")
+        place = r.position.get("place", 0)
+        stop, after, n = lines.cut(
+            r.strand, start, place, size, max_records=left.records, max_bytes=max(left.bytes, lines.BLOCK)
+        )
+        if stop >= size:
+            return r, n
+        return replace(r, position={**r.position, "to": stop, "next": after}, size=stop - start), n
+
+    def _cuttable(self, r: Range) -> bool:
+        return self.settings.format != "parquet" and not self.settings.multi_line and not compressed(r.strand)
+
+    def _layout(self, file: Entry) -> Layout:
+        if file.path not in self._layouts:
+            if len(self._layouts) > 10_000:
+                self._layouts.clear()
+            self._layouts[file.path] = layout_of(file.path, self._listing.root, self.settings)
+        return self._layouts[file.path]
 
     def idle(self) -> bool:
         return not self._listing.settling()
@@ -145,34 +225,31 @@ class FilesSource(NativeSource[FilesSourceSettings]):
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def frame(self, spark: SparkSession, ranges: Ranges, columns: Collection[str]) -> DataFrame:
-        """The payload stays Spark's string, whose bytes nobody checks or changes: as binary and back it ran a third slower."""
-        from pyspark.sql import functions as F
-
-        lines = spark.read.option("lineSep", "\n").text([_escape_glob(r.strand) for r in ranges])
-        bases = _spark_names(lines, ranges)
-        rows = lines.select(F.col("value").alias(record.AFTER))
-        if _NEEDS_PLACE & set(columns):
-            rows = _with_place(spark, lines, bases, columns)
-        cores = spark.sparkContext.defaultParallelism
-        blocks = sum(1 if _compressed(r.strand) else math.ceil(r.size / BLOCK) for r in ranges)
-        return rows.coalesce(GROUPS_PER_CORE * cores) if blocks > BLOCKS_PER_CORE * cores else rows
+        self.layout = layout_of(ranges[0].strand, self._listing.root, self.settings)
+        self.layout.refuse_unknown()
+        return reading.frame(spark, ranges, columns, self.settings, self.layout, self._listing.root)
 
     def locate(self, ranges: Ranges) -> Places:
         ordered = sorted(ranges, key=lambda r: r.base)
-        return Places(tuple(r.base for r in ordered), tuple(r.strand for r in ordered))
+        return Places(tuple(r.base for r in ordered), tuple(r.strand for r in ordered), str(self._listing.root))
+
+    def promised(self, ranges: Ranges) -> int | None:
+        rows = [r.position.get("rows") for r in ranges]
+        return None if None in rows or ranges.cut else sum(n for n in rows if n is not None)
 
     def evidence(self) -> Mapping[str, Column]:
         from pyspark.sql import functions as F
 
+        if self.shape is Shape.TYPED:
+            return {}
         return {"bytes": F.sum(F.octet_length(F.col(record.AFTER)) + F.lit(1))}
 
     def verify(self, ranges: Ranges, records: int, evidence: Mapping[str, int]) -> None:
         """Every byte of an uncompressed file is in exactly one line: lines and their ends add up to the size of the files."""
-        plain = [r for r in ranges if not _compressed(r.strand)]
-        if len(plain) != len(ranges):
+        if "bytes" not in evidence or any(compressed(r.strand) for r in ranges):
             return  # how much a gz holds is known only by reading it
         seen, size = evidence["bytes"], ranges.size
-        if seen == sum(_line_bytes(r) for r in plain):
+        if seen == sum(_line_bytes(r) for r in ranges):
             return
         raise Stop(
             f"What Spark read is not what the {len(ranges)} files of this batch hold",
@@ -202,10 +279,13 @@ class FilesSource(NativeSource[FilesSourceSettings]):
                 )
 
     def count(self, ranges: Ranges) -> int | None:
-        if ranges.size > COUNT_LIMIT or any(_compressed(r.strand) or (r.cut and r.size > BLOCK) for r in ranges):
+        if (promised := self.promised(ranges)) is not None:
+            return promised
+        far = any(compressed(r.strand) or (r.cut and r.position["to"] > lines.BLOCK) for r in ranges)
+        if ranges.size > COUNT_LIMIT or self.shape is Shape.TYPED or far:
             return None
         try:
-            return sum(_count(r) for r in ranges)
+            return sum(_count(r, header=self.settings.format == "csv" and self.settings.header) for r in ranges)
         except OSError:
             return None
 
@@ -214,7 +294,7 @@ class FilesSource(NativeSource[FilesSourceSettings]):
     def acked(self, ranges: Ranges) -> Collection[str]:
         if self.settings.after_ack == "keep":
             return ()
-        ended = [r for r in ranges if r.high is None]  # of a file that was cut only the last piece
+        ended = [r for r in ranges if r.high is None and _ends(r)]  # of a file that was cut only the last piece
         for r in ended:
             self._put_away(r)
         return [r.strand for r in ended if not Path(r.strand).exists()]
@@ -223,7 +303,7 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         """What a crash between the ack and `after-ack` has left."""
         self._tidied = True
         for f in files:
-            if f.path in known.acked:
+            if f.path in known.acked and _ends(known.strands[f.path]):
                 self._put_away(known.strands[f.path])
 
     def _put_away(self, r: Range) -> None:
@@ -249,112 +329,122 @@ class FilesSource(NativeSource[FilesSourceSettings]):
             ) from e
 
 
+@dataclass
+class _Left:
+    """What still fits into a batch."""
+
+    bytes: int
+    records: int | None
+    files: int
+    most: int  # bytes of one file that is taken whole
+    met: bool = False
+
+    @property
+    def nothing(self) -> bool:
+        return self.files <= 0 or self.bytes <= 0 or self.records == 0
+
+    def take(self, r: Range, shorten: Callable[[Range], tuple[Range, int | None]], *, first: bool) -> Range | None:
+        """The range, or as much of it as fits; None when the batch is full without it. The first one always comes."""
+        if not first and self.nothing:
+            self.met = True
+            return None
+        if r.size > self.bytes and not first:
+            self.met = True
+            return None
+        n: int | None = None
+        if self.records is not None or r.size > min(WHOLE * self.bytes, self.most):
+            r, n = shorten(r)
+            if not first and self.records is not None and (n is None or n > self.records):
+                self.met = True
+                return None  # it can't be cut, and is more than fits
+        self.files -= 1
+        self.bytes -= r.size
+        if self.records is not None:
+            self.records = max(0, self.records - n) if n is not None else 0
+        return r
+
+
 @dataclass(frozen=True)
 class Places:
     """Position and metadata of a record by its seq. Sent to Spark's tasks."""
 
     bases: tuple[int, ...]
     paths: tuple[str, ...]
+    root: str
 
     def __call__(self, seq: int) -> tuple[bytes, dict[str, str]]:
         i = bisect_right(self.bases, seq) - 1
         path = self.paths[i]
-        return f"{path}#{seq - self.bases[i]}".encode(), {"penstock.file": path}
+        found = {"penstock.file": path}
+        for name, value in partitions(Path(self.root), path).items():
+            if value is not None:
+                found[PARTITION + name] = value
+        return f"{path}#{seq - self.bases[i]}".encode(), found
 
 
-def _with_place(spark: SparkSession, lines: DataFrame, bases: dict[str, int], columns: Collection[str]) -> DataFrame:
-    """Adds what says where a line stands: seq, and where they are asked for position and the file's name. What is not asked
-    for must not be there: the engine counts directly above this, so nothing is pruned below."""
-    from pyspark.sql import functions as F
+def _ends(r: Range) -> bool:
+    """True where nothing of the file comes after it."""
+    return bool(r.position["to"] >= r.position["size"])
 
-    path, start = F.col("_metadata.file_path"), F.col("_metadata.file_block_start")
-    place = F.monotonically_increasing_id().bitwiseAND(F.lit(PLACE_MASK))
-    in_file = start + F.when(start > 0, 1).otherwise(0) + place
-    rows = lines.select(F.col("value"), path.alias("_path"), in_file.alias("_in_file"))
-    if len(set(bases.values())) == 1:
-        rows = rows.withColumn("_base", F.lit(next(iter(bases.values()))))
-    elif len(bases) <= MAP_LIMIT:
-        rows = rows.withColumn(
-            "_base", F.create_map(*(F.lit(x) for pair in bases.items() for x in pair))[F.col("_path")]
+
+def _unchanged(file: Entry) -> bool:
+    try:
+        stat = os.stat(file.path)  # noqa: PTH116 - a Path for each of 10^5 files takes longer than this
+    except OSError:
+        return False
+    return (stat.st_size, stat.st_mtime_ns) == (file.size, file.mtime_ns)
+
+
+def _refuse_codec(file: Entry) -> None:
+    if file.path.endswith(OTHER_CODECS):
+        raise Stop(
+            f"The file {file.path} has a compression that `files` does not read",
+            code="files.codec",
+            hint="use .gz, .zst or no compression, or give the file a name that ends in .tmp to leave it out",
         )
-    else:
-        import pyarrow as pa
-
-        table = spark.createDataFrame(pa.table({"_path": list(bases), "_base": list(bases.values())}))
-        rows = rows.join(F.broadcast(table), "_path", "left")
-    encoded = F.replace(F.regexp_replace("_path", "^file:/+", "/"), F.lit("+"), F.lit("%2B"))
-    local = F.url_decode(encoded)  # Spark's spelling of a name back to the name itself
-    places = {
-        record.POSITION: F.concat(local, F.lit("#"), F.col("_in_file")).cast("binary"),
-        record.METADATA: F.create_map(F.lit("penstock.file"), local),
-    }
-    return rows.select(
-        F.col("value").alias(record.AFTER),
-        (F.col("_base") + F.col("_in_file")).alias(record.SEQ),
-        *(value.alias(name) for name, value in places.items() if name in columns),
-    )
-
-
-def _compressed(path: str) -> bool:
-    return path.endswith(".gz")
 
 
 def _most_records(r: Range) -> int:
-    return r.size * (GZ_RATIO if _compressed(r.strand) else 1) + 2
-
-
-def _escape_glob(path: str) -> str:
-    return "".join(f"\\{c}" if c in "*?[]{}\\" else c for c in path)
-
-
-def _spark_names(lines: DataFrame, ranges: Ranges) -> dict[str, int]:
-    """The base of every file under the name that `_metadata.file_path` gives it, taken from Spark's own spelling.
-
-    Also the proof that Spark's plan has exactly the files of the range: each of them once, and no other.
-    """
-    bases = {r.strand: r.base for r in ranges}
-    keys: dict[str, int] = {}
-    planned = lines.inputFiles()
-    for uri in planned:
-        path = urllib.parse.unquote(urllib.parse.urlsplit(uri).path)
-        base = bases.pop(path, None)
-        if base is None:
-            raise Stop(f"Spark plans to read {uri}, which is not in this batch", code="files.plan")
-        for prefix in ("file:", "file://"):  # the raw local file system writes one slash, the checked one three
-            keys[prefix + uri.removeprefix("file://").removeprefix("file:")] = base
-    if bases:
-        raise Stop(f"Spark does not plan to read {next(iter(bases))}", code="files.plan")
-    return keys
+    """How many seqs a file may need, whatever it holds."""
+    rows: int | None = r.position.get("rows")
+    size: int = r.position["size"]
+    most: int = rows if rows is not None else size * RATIO.get(Path(r.strand).suffix, 1)
+    return most + 2
 
 
 def _line_bytes(r: Range) -> int:
-    """How many bytes the lines of a file have, counting one end for each: a BOM is no part of a line, and the last line
+    """How many bytes the lines of a range have, counting one end for each: a BOM is no part of a line, and the last line
     may lack its end."""
-    if r.size == 0:
+    start, stop = r.position["from"], r.position["to"]
+    if stop <= start:
         return 0
     with open(r.strand, "rb") as f:
-        bom = f.read(3) == b"\xef\xbb\xbf"
-        f.seek(-1, os.SEEK_END)
+        bom = start == 0 and f.read(3) == b"\xef\xbb\xbf"
+        f.seek(stop - 1)
         ended = f.read(1) == b"\n"
-    size = r.size - (3 if bom else 0)
+    size: int = stop - start - (3 if bom else 0)
     return 0 if size == 0 else size + (0 if ended else 1)
 
 
-def _count(r: Range) -> int:
+def _count(r: Range, *, header: bool) -> int:
     """Records of a range; a file that was cut is one block, in which the place of a line is its number."""
-    lines = _count_lines(Path(r.strand))
-    low = 0 if r.low is None else r.low - r.base
-    high = lines if r.high is None else min(lines, r.high - r.base)
+    found = _count_lines(r)
+    place = r.position.get("place", 0)
+    first = 1 if header and r.position["from"] == 0 else place  # a header is no record
+    low: int = first if r.low is None else max(first, r.low - r.base)
+    high: int = place + found if r.high is None else min(place + found, r.high - r.base)
     return max(0, high - low)
 
 
-def _count_lines(path: Path) -> int:
-    lines, last = 0, b"\n"
-    with path.open("rb") as f:
-        while chunk := f.read(1 << 20):
-            lines += chunk.count(b"\n")
+def _count_lines(r: Range) -> int:
+    found, last, left = 0, b"\n", r.position["to"] - r.position["from"]
+    with open(r.strand, "rb") as f:
+        f.seek(r.position["from"])
+        while left > 0 and (chunk := f.read(min(left, 1 << 20))):
+            found += chunk.count(b"\n")
             last = chunk[-1:]
-    return lines + (last != b"\n")
+            left -= len(chunk)
+    return found + (last != b"\n")
 
 
 def _free_name(folder: Path, name: str) -> Path:

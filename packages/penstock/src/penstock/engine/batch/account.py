@@ -9,9 +9,9 @@ from itertools import chain
 from penstock.engine.batch.context import Work
 from penstock.engine.batch.deadletter import Letters, place_of, read_counts, read_dead
 from penstock.engine.batch.process import FILTERED
-from penstock.engine.batch.read import RECORDS
+from penstock.engine.batch.read import LARGEST, RECORDS
 from penstock.engine.batch.stage import Part, StagedBatch
-from penstock.errors import AccountError
+from penstock.errors import AccountError, TooLarge
 from penstock.ledger import Snapshot
 from penstock.testing import faults
 
@@ -39,6 +39,9 @@ class Account:
 def account(work: Work, s: Snapshot, batch: StagedBatch) -> Account:
     seen = dict(batch.scan.seen.get)
     records = seen.pop(RECORDS)
+    largest = seen.pop(LARGEST, None) or 0
+    if largest > work.limits.max_record_bytes and not work.refuse_large:
+        raise TooLarge(f"A record has {largest} bytes", code="record.too-large")
     work.source.recheck(s.ranges)
     work.source.verify(s.ranges, records, {name: value or 0 for name, value in seen.items()})
     promised = work.source.promised(s.ranges) if not s.ranges.cut else None

@@ -111,8 +111,11 @@ def ack(work: Work, lane: int, settled: Sequence[Ranges]) -> list[Ranges]:
 def _together(pending: list[tuple[Prepared, LateNacks]], work: Work, s: Snapshot) -> list[Receipt | None]:
     if len(pending) == 1:
         return [commit(work, s, *pending[0])]
-    with ThreadPoolExecutor(len(pending)) as pool:
-        futures = [pool.submit(commit, work, s, p, late) for p, late in pending]
+    from pyspark import inheritable_thread_target
+
+    with ThreadPoolExecutor(len(pending)) as pool:  # with the tag of the lane, so that a stop can cancel their jobs
+        run = [inheritable_thread_target(work.spark)(commit) for _ in pending]
+        futures = [pool.submit(f, work, s, p, late) for f, (p, late) in zip(run, pending, strict=True)]
         return [f.result() for f in futures]
 
 

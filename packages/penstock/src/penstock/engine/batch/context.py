@@ -84,7 +84,8 @@ class Work:
     handlers: tuple[Callable[[Outcomes], None], ...] = ()
     finish_gone: bool = False  # finish what is prepared for destinations that are gone
     abandon: Collection[str] = field(default_factory=tuple)  # or give it up
-    rehearsed: set[str] = field(default_factory=set)  # processors whose expressions Spark has tried on no record
+    rehearsed: set[int] = field(default_factory=set)  # nodes (by id()) whose expressions Spark has tried on no record
+    refuse_large: bool = False  # this batch is known to hold one
 
     def delivery_id(self, s: Snapshot, destination: str) -> DeliveryId:
         lane = self.lane

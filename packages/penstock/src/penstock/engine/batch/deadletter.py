@@ -9,12 +9,11 @@ writes one file. What became of a dead letter since (open, held, replayed, dropp
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from penstock import fs, record
 from penstock.engine import aside
@@ -175,7 +174,7 @@ def read_lines(files: AsideFiles, outcome: str) -> Iterator[bytes | str]:
             for batch in pq.ParquetFile(path).iter_batches(columns=[record.ASIDE]):
                 yield from batch.column(0).to_pylist()
         else:
-            with path.open("rb") as f:
+            with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as f:
                 yield from f
 
 
@@ -281,4 +280,4 @@ def place_of(work: Work, s: Snapshot) -> Callable[[int], tuple[bytes, dict[str, 
 
 
 def _json(value: Any) -> str | None:
-    return None if value is None else msgspec.json.encode(value).decode()
+    return None if value is None else aside.encode(value).decode()

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from penstock import record
 from penstock.engine import aside
 from penstock.engine.batch.admit import GateClosed
@@ -100,7 +98,7 @@ class LateNacks:
         for r in refused:
             row = rows.get((r.seq, r.part), {})
             form = _form(row)
-            given = msgspec.json.decode(row[record.GIVEN]) if row.get(record.GIVEN) else form
+            given = aside.decoded(row[record.GIVEN]) if row.get(record.GIVEN) else form
             dead = aside.Dead(r.seq, r.part, name, r.code, r.reason, _now(), given, form)
             yield letter_of(self._work.lane.source, name, dead, place)
 
@@ -109,7 +107,7 @@ class LateNacks:
 
         folder = self._work.state / self._detail["kept"] / f"{record.OUTCOME}={aside.DELIVERED}"
         table = ds.dataset(folder, format="parquet").to_table(filter=ds.field(record.SEQ).isin(list(seqs)))
-        return {(row[record.SEQ], row[record.PART]): row for row in table.to_pylist()}
+        return {(row[record.SEQ], row[record.PART]): row for row in table.to_pylist(maps_as_pydicts="strict")}
 
 
 def _form(row: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from penstock import fs, record
 from penstock.engine import aside
 from penstock.engine.batch.process import Flow
+from penstock.native.staging import part_order
 from penstock.testing import faults
 
 if TYPE_CHECKING:
@@ -85,10 +86,3 @@ def reread(spark: SparkSession, folder: Path, schema: StructType) -> DataFrame:
     order = number * 100_000 + F.floor(F.col("_metadata.file_block_start") / _BLOCK)
     rows = spark.read.schema(schema).parquet(str(part))
     return rows.select(*schema.names, order.cast("long").alias(record.ORDER))
-
-
-def part_order(path: Path) -> tuple[int, int]:
-    """Stretches first, where the folder says so, then the number Spark gave the file."""
-    parent = path.parent.name
-    order = int(parent.partition("=")[2]) if parent.startswith(f"{record.ORDER}=") else 0
-    return order, int(path.name.split("-")[1])

@@ -84,7 +84,7 @@ def _stage_queue(work: Work, s: Snapshot, attempt: Attempt, letters: Iterable[Le
     fs.make_folder(part, 0o700)
     n = write_parquet(part / "part-00000-letters.parquet", QUEUE_COLUMNS, queue_rows(letters))
     schema = work.spark.read.parquet(str(part)).schema
-    d = Delivery(**asdict(work.delivery_id(s, name)), attempt=attempt.number, attempt_id=attempt.id, shape=Shape.RAW)
+    d = Delivery(**asdict(work.delivery_id(s, name)), attempt=attempt.number, attempt_id=attempt.id, shape=Shape.OPEN)
     destination = work.dlq.stages(work.guarantee)
     if destination is None:
         sync(folder)

@@ -6,7 +6,7 @@ line aside (`engine/aside.py`). Filtered records leave the flow where they are c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 FILTERED = "filtered"
 _ERROR = "_error"  # struct<node, code, error>
 _FORM = "_form"  # the payload when it failed
+_KEPT = "_kept"  # struct: what the source gave, of the columns that may change
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,15 @@ def process(
     that follows may nack records too. `check` is done where the last stage is a Python stage."""
     for i, stage in enumerate(stages):
         later = [node for following in stages[i + 1 :] for node in following.nodes]
-        identity = _IDENTITY if later or more or (check and stage.where is Where.SPARK) else ()
+        checked_later = check is not None and (stage.where is Where.SPARK or stage.schema is not None)
+        identity = _IDENTITY if later or more or checked_later else ()
         columns = [c for c in record.COLUMNS if c in {record.AFTER, *wanted, *uses(later), *identity}]
         keep = bool(later) or more
         if stage.where is Where.SPARK:
             flow = _spark(work, s, flow, stage, columns, keep_given=keep or check is not None)
         else:
-            flow = _python(work, s, flow, stage, columns, keep_given=keep, check=None if later else check)
+            last = None if later or stage.schema is not None else check
+            flow = _python(work, s, flow, stage, columns, keep_given=keep or last is not check, check=last)
     return flow
 
 
@@ -97,6 +100,7 @@ def _python(
         work.guarantee is Guarantee.AT_MOST_ONCE,
         check,
         not flow.ordered,
+        stage.schema,
     )
     rows = flow.rows.select(*(c for c in flow.rows.columns if c in needed | internal))
     out = rows.mapInArrow(function, function.ddl)
@@ -111,14 +115,15 @@ def _spark(work: Work, s: Snapshot, flow: Flow, stage: Stage, returns: Sequence[
     rows = with_defaults(flow.rows, work, s, needed)
     text = F.lit(None).cast("string")
     fresh = {record.OUTCOME: text, record.ASIDE: text} if not flow.marked else {}
-    if record.GIVEN not in rows.columns:
-        fresh[record.GIVEN] = _form_json(rows, stage.given)
+    kept = _kept(rows, stage)
+    if kept:  # as they are: they become text only where a record fails
+        fresh[_KEPT] = F.struct(*kept)
     error = F.lit(None).cast("struct<node:string,code:string,error:string>")
     rows = rows.withColumns({**fresh, _ERROR: error, _FORM: text})
     shape = stage.given
     for node in stage.nodes:
-        rows = _node(rows, node, shape, rehearsal=node.id not in work.rehearsed)
-        work.rehearsed.add(node.id)
+        rows = _node(rows, node, shape, rehearsal=id(node) not in work.rehearsed)
+        work.rehearsed.add(id(node))
         shape = node.processor.gives(shape)
     # A condition that is always true must not let the optimiser throw the scan away, and the counts with it: the outcome
     # depends on something it can't know.
@@ -126,10 +131,11 @@ def _spark(work: Work, s: Snapshot, flow: Flow, stage: Stage, returns: Sequence[
     seen = Observation()
     rows = rows.observe(seen, F.count_if(F.col(record.OUTCOME) == FILTERED).alias(FILTERED))
     rows = rows.where(F.col(record.OUTCOME).isNull() | (F.col(record.OUTCOME) != FILTERED))
+    given = _given(rows, stage.given, kept)
     new = (F.col(record.OUTCOME) == aside.DEAD) & F.col(record.ASIDE).isNull()
-    rows = rows.withColumn(record.ASIDE, F.when(new, _dead_line()).otherwise(F.col(record.ASIDE)))
+    rows = rows.withColumn(record.ASIDE, F.when(new, _dead_line(given)).otherwise(F.col(record.ASIDE)))
     order = [record.ORDER] if not flow.ordered else []
-    internal = [record.OUTCOME, record.ASIDE, *([record.GIVEN] if keep_given else []), *order]
+    internal = [record.OUTCOME, record.ASIDE, *([given.alias(record.GIVEN)] if keep_given else []), *order]
     out = rows.select(*returns, *internal)
     changed = any(record.AFTER in node.processor.uses for node in stage.nodes)
     checked = flow.checked and not changed
@@ -149,7 +155,8 @@ def _node(rows: DataFrame, node: Node, shape: Shape, *, rehearsal: bool) -> Data
         raised = F.lit(f"the condition raised an error: {node.condition}")
         rows = _kill(rows, live & F.col("_condition").isNull(), node.id, "processor.condition", raised, shape)
         live = live & F.coalesce(F.col("_condition.value"), F.lit(False))
-    step = node.processor.compile(Columns({c: F.col(c) for c in rows.columns if c in record.COLUMNS}, shape))
+    columns = {c: F.col(c) for c in rows.columns if c in record.COLUMNS}
+    step = node.processor.compile(Columns(columns, shape, rows.schema))
     if step is None:
         raise Stop(f"The processor {node.id} can't run on Spark columns", code="processor.unsupported")
     parts = {f"set_{name}": value for name, value in step.set.items()}
@@ -164,12 +171,20 @@ def _node(rows: DataFrame, node: Node, shape: Shape, *, rehearsal: bool) -> Data
         _rehearse(rows, step_value, node)
     rows = rows.withColumn("_step", F.when(live, trap(step_value)))
     text = getattr(node.processor.settings, "expression", "")
-    raised = F.lit(f"the expression raised an error: {text}" if text else f"{node.id} raised an error")
+    raised = F.lit(f"the expression raised an error: {text}" if text else node.processor.raises)
     rows = rows.withColumn("_live", live)
-    rows = _kill(rows, F.col("_live") & F.col("_step").isNull(), node.id, "processor.expression", raised, shape)
+    rows = _kill(
+        rows,
+        F.col("_live") & F.col("_step").isNull(),
+        node.id,
+        node.processor.code or "processor.expression",
+        raised,
+        shape,
+    )
     if step.reject is not None:
         why = F.col("_step.value.reject")
-        rows = _kill(rows, F.col("_live") & why.isNotNull(), node.id, "processor.rejected", why, shape)
+        code = node.processor.code or "processor.rejected"
+        rows = _kill(rows, F.col("_live") & why.isNotNull(), node.id, code, why, shape)
     ok = F.col("_live") & F.col(record.OUTCOME).isNull()
     changed: dict[str, Column] = {}
     for name in step.set:
@@ -197,13 +212,13 @@ def reject(rows: DataFrame, why: Column, node: str, code: str, shape: Shape) -> 
     if record.OUTCOME not in rows.columns:
         text = F.lit(None).cast("string")
         rows = rows.withColumns({record.OUTCOME: text, record.ASIDE: text})
-    if record.GIVEN not in rows.columns:
-        rows = rows.withColumn(record.GIVEN, _form_json(rows, shape))
+    given = _given(rows, shape)
     error = F.lit(None).cast("struct<node:string,code:string,error:string>")
     rows = rows.withColumns({_ERROR: error, _FORM: F.lit(None).cast("string")})
     rows = _kill(rows, F.col(record.OUTCOME).isNull() & why.isNotNull(), node, code, why, shape)
     new = (F.col(record.OUTCOME) == aside.DEAD) & F.col(record.ASIDE).isNull()
-    return rows.withColumn(record.ASIDE, F.when(new, _dead_line()).otherwise(F.col(record.ASIDE))).drop(_ERROR, _FORM)
+    line = F.when(new, _dead_line(given)).otherwise(F.col(record.ASIDE))
+    return rows.withColumn(record.ASIDE, line).drop(_ERROR, _FORM)
 
 
 def _kill(rows: DataFrame, which: Column, node: str, code: str, why: Column, shape: Shape) -> DataFrame:
@@ -223,22 +238,51 @@ def _kill(rows: DataFrame, which: Column, node: str, code: str, why: Column, sha
     )
 
 
-def _form_json(rows: DataFrame, shape: Shape) -> Column:
-    """A record as JSON, in the spelling of `aside.form`."""
+_GIVEN_COLUMNS = (
+    record.AFTER,
+    record.BEFORE,
+    record.KEY,
+    record.POSITION,
+    record.OPERATION,
+    record.NAMESPACE,
+    record.METADATA,
+)
+
+
+def _kept(rows: DataFrame, stage: Stage) -> list[str]:
+    """The columns of a record that processors may change and a dead letter has to show as they were."""
+    if record.GIVEN in rows.columns:
+        return []
+    changed: set[str] = set().union(*(node.processor.uses for node in stage.nodes))
+    return [c for c in _GIVEN_COLUMNS if c in rows.columns and c in changed]
+
+
+def _given(rows: DataFrame, shape: Shape, kept: Collection[str] = ()) -> Column:
+    """The record as its source gave it, as JSON: what an earlier stage has written down, or what it is here."""
+    from pyspark.sql import functions as F
+
+    if record.GIVEN in rows.columns:
+        return F.col(record.GIVEN)
+    return _form_json(rows, shape, {c: F.col(f"{_KEPT}.{c}") for c in kept})
+
+
+def _form_json(rows: DataFrame, shape: Shape, instead: Mapping[str, Column] | None = None) -> Column:
+    """A record as JSON, in the spelling of `aside.form`; some of its columns may be taken from elsewhere."""
     from pyspark.sql import functions as F
 
     names = set(rows.columns)
-    fields = [_payload(record.AFTER, shape).alias("after")]
-    fields += [_payload(c, Shape.RAW).alias(c) for c in (record.BEFORE, record.KEY) if c in names]
-    fields += [_payload(c, Shape.RAW).alias(c) for c in (record.POSITION,) if c in names]
-    fields += [F.col(c) for c in (record.OPERATION, record.NAMESPACE, record.METADATA) if c in names]
-    return F.to_json(F.struct(*fields))
+    value = {c: (instead or {}).get(c, F.col(c)) for c in _GIVEN_COLUMNS}
+    fields = [_payload(value[record.AFTER], shape).alias("after")]
+    raw = [c for c in (record.BEFORE, record.KEY, record.POSITION) if c in names]
+    fields += [_payload(value[c], Shape.RAW).alias(c) for c in raw]
+    rest = [c for c in (record.OPERATION, record.NAMESPACE, record.METADATA) if c in names]
+    fields += [value[c].alias(c) for c in rest]
+    return F.to_json(F.struct(*fields), record.JSON_OPTIONS if shape is Shape.TYPED else {})
 
 
-def _payload(name: str, shape: Shape) -> Column:
+def _payload(value: Column, shape: Shape) -> Column:
     from pyspark.sql import functions as F
 
-    value = F.col(name)
     if shape is Shape.TYPED:
         return F.when(value.isNotNull(), F.struct(value.alias("value")))
     fine = F.is_valid_utf8(value.cast("string"))
@@ -251,7 +295,7 @@ def _payload(name: str, shape: Shape) -> Column:
     )
 
 
-def _dead_line() -> Column:
+def _dead_line(given: Column) -> Column:
     """A dead letter in the spelling of `aside.Dead`. JSON inside JSON is put in as it is."""
     from pyspark.sql import functions as F
 
@@ -265,5 +309,5 @@ def _dead_line() -> Column:
             F.unix_millis(F.current_timestamp()).alias("at"),
         )
     )
-    tail = F.concat(F.lit(',"given":'), F.col(record.GIVEN), F.lit(',"form":'), F.col(_FORM), F.lit("}"))
+    tail = F.concat(F.lit(',"given":'), given, F.lit(',"form":'), F.col(_FORM), F.lit("}"))
     return F.concat(F.substring(head, F.lit(1), F.length(head) - 1), tail)

@@ -11,11 +11,13 @@ from penstock import record
 from penstock.engine.batch.context import Work
 from penstock.ledger import Snapshot
 from penstock.ranges import Ranges
+from penstock.record import Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
 
 RECORDS = "records"
+LARGEST = "largest"  # bytes of the largest payload, where it is raw
 
 
 @dataclass(frozen=True)
@@ -30,16 +32,25 @@ def read(work: Work, s: Snapshot, columns: Collection[str]) -> Scan:
 
     work.source.recheck(s.ranges)
     wanted = {*columns, record.SEQ} if s.ranges.cut else set(columns)
+    inner = f"{record.AFTER}."
     frame = work.source.frame(work.spark, s.ranges, wanted)
     inside = _inside(s.ranges)
+    if record.SKIP in frame.columns:
+        inside = ~F.col(record.SKIP) if inside is None else inside & ~F.col(record.SKIP)
     counted = F.count(F.lit(1)) if inside is None else F.count_if(inside)
     seen = Observation()
     evidence = (c.alias(name) for name, c in work.source.evidence().items())
-    rows = frame.observe(seen, counted.alias(RECORDS), *evidence)
+    sizes = [F.max(F.octet_length(record.AFTER)).alias(LARGEST)] if _measured(work, frame) else []
+    rows = frame.observe(seen, counted.alias(RECORDS), *sizes, *evidence)
     if inside is not None:
         # Depends on something the optimiser can't know: a filter it could push into the scan would change what is counted.
         rows = rows.where(inside & (F.spark_partition_id() >= 0))
-    return Scan(rows.select(*(c for c in frame.columns if c in wanted)), seen)
+    names = {record.AFTER if c.startswith(inner) else c for c in wanted}
+    return Scan(rows.select(*(c for c in frame.columns if c in names)), seen)
+
+
+def _measured(work: Work, frame: DataFrame) -> bool:
+    return work.source.shape is Shape.RAW and record.AFTER in frame.columns
 
 
 def _inside(ranges: Ranges) -> Column | None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from penstock.engine.batch import at_most_once
 from penstock.engine.batch.context import Guarantee, Work
 from penstock.ledger import Attempt, Snapshot
-from penstock.ranges import Known
+from penstock.ranges import Known, Limits, Ranges
 from penstock.testing import faults
 
 
-def take(work: Work, known: Known) -> tuple[Snapshot, Attempt] | None:
-    """The next batch, or None when the source has nothing new."""
-    ranges = work.source.available(known, work.limits)
-    if ranges is None:
+def take(
+    work: Work, known: Known, limits: Limits, enough: Callable[[Ranges], bool] = lambda _: True
+) -> tuple[Snapshot, Attempt] | None:
+    """The next batch, or None when the source has nothing new, or not enough to be worth a batch yet."""
+    ranges = work.source.available(known, limits)
+    if ranges is None or not enough(ranges):
         return None
     faults.reach("K1")
     known.took(ranges)

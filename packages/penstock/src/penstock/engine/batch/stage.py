@@ -21,18 +21,20 @@ from typing import TYPE_CHECKING, Any
 from penstock import fs, record
 from penstock.engine import aside
 from penstock.engine.batch.context import Target, Work
-from penstock.engine.batch.materialise import AsideFiles, Materialised, materialise, part_order
+from penstock.engine.batch.materialise import AsideFiles, Materialised, materialise
 from penstock.engine.batch.process import Flow, process, reject, uses
 from penstock.engine.batch.read import Scan, read, with_defaults
 from penstock.engine.python.stage import Check
 from penstock.ledger import Attempt, Snapshot
-from penstock.native import Delivery, ExactlyOnceDestination, Staged, Where
-from penstock.plan.nodes import Stage, stages
+from penstock.native import Delivery, ExactlyOnceDestination, Lines, Staged, Where
+from penstock.native.staging import FOLDER, part_order, sorted_writes
+from penstock.plan.nodes import Stage, fields, stages
 from penstock.testing import faults
 
 if TYPE_CHECKING:
     from pyspark.sql import Observation
 
+_IDENTITY = (record.SEQ, record.PART)
 KEPT = "kept"  # in the manifest of a destination that is written after the prepare: the folder of its rows
 
 
@@ -65,8 +67,11 @@ def stage(work: Work, s: Snapshot, attempt: Attempt) -> StagedBatch:
     shape = common[-1].gives if common else work.source.shape
     own = {name: stages(t.nodes, shape) for name, t in work.targets.items()}
     wanted = set(chain.from_iterable(_wanted(t) for t in work.targets.values()))
-    scan = read(work, s, _needed(work, s, [*common, *chain.from_iterable(own.values())], wanted))
+    needed = _needed(work, s, [*common, *chain.from_iterable(own.values())], wanted)
+    scan = read(work, s, _pruned(work, needed))
     flow = Flow(scan.rows, work.source.shape, checked=work.source.lines)
+    if work.refuse_large:
+        flow = _without_large(work, s, flow)
     folder = work.workdir(s) / attempt.id
     late = {name for name, t in work.targets.items() if t.may_refuse(work.guarantee)}
     if len(work.targets) == 1 and not late:
@@ -109,10 +114,20 @@ def _needed(work: Work, s: Snapshot, chains: Sequence[Stage], wanted: Collection
     neither."""
     located = {record.POSITION, record.METADATA} if work.source.locate(s.ranges) is not None else set()
     identity = [record.SEQ, *([] if located else [record.POSITION])]
-    needed = {record.AFTER, *wanted, *(identity if chains or not work.source.lines else [])}
+    nacks = bool(chains) or not work.source.lines or work.refuse_large
+    needed = {record.AFTER, *wanted, *(identity if nacks else [])}
     for st in chains:
         needed |= uses(st.nodes) - (located if st.where is Where.PYTHON else set())
     return needed
+
+
+def _pruned(work: Work, needed: set[str]) -> set[str]:
+    """Where no destination gets the payload as it is, only the fields that processors look at are read."""
+    chains = [fields((*work.nodes, *target.nodes)) for target in work.targets.values()]
+    if not work.source.prunes or None in chains:
+        return needed
+    names = set().union(*(found for found in chains if found is not None))
+    return (needed - {record.AFTER}) | {f"{record.AFTER}.{name}" for name in names} if names else needed
 
 
 def _stage_target(
@@ -121,19 +136,16 @@ def _stage_target(
     from pyspark.sql import functions as F
 
     attempt_id = attempt.id if faults.safeguard("attempt-names") else "attempt"
-    d = Delivery(**asdict(work.delivery_id(s, name)), attempt=attempt.number, attempt_id=attempt_id, shape=flow.shape)
+    d = Delivery(**asdict(work.delivery_id(s, name)), attempt=attempt.number, attempt_id=attempt_id, size=s.ranges.size)
     destination = target.stages(work.guarantee)
     columns = [c for c in record.COLUMNS if c in _wanted(target)]
-    if not flow.checked:
-        unfit = target.destination.unfit({c: F.col(c) for c in record.COLUMNS if c in flow.rows.columns}, flow.shape)
-        if unfit is not None:
-            rows = with_defaults(flow.rows, work, s, {record.SEQ, record.PART})
-            flow = replace(flow, rows=reject(rows, unfit, name, "destination.unfit", flow.shape), marked=True)
+    flow = _fitting(work, s, name, target, flow, columns)
+    d = replace(d, schema=flow.rows.schema, shape=flow.shape)
     if destination is not None and not flow.marked and flow.ordered:
         rows = with_defaults(flow.rows, work, s, columns).select(*columns)
         return StagedTarget(destination.stage(replace(d, rows=rows)), Part())
-    if destination is not None and (line := destination.lines({c: F.col(c) for c in columns})) is not None:
-        return _stage_lines(destination, d, replace(flow, rows=with_defaults(flow.rows, work, s, columns)), line)
+    if destination is not None and (lines := destination.lines(d, {c: F.col(c) for c in columns})) is not None:
+        return _stage_lines(destination, d, replace(flow, rows=with_defaults(flow.rows, work, s, columns)), lines)
     part, kept = Part(), None
     if flow.marked or destination is None:
         needed = [*columns, *(c for c in (record.SEQ, record.PART) if c not in columns)]
@@ -148,24 +160,63 @@ def _stage_target(
     return StagedTarget(staged, part, kept)
 
 
-def _stage_lines(destination: ExactlyOnceDestination[Any], d: Delivery, flow: Flow, line: Any) -> StagedTarget:
-    """One job: every outcome in a folder of its own. Spark keeps a writer open for each, so nothing is sorted."""
+def _fitting(work: Work, s: Snapshot, name: str, target: Target, flow: Flow, columns: Sequence[str]) -> Flow:
+    """Nacks what the destination can't hold, where that has not been looked at already."""
+    from pyspark.sql import functions as F
+
+    if flow.checked and set(columns) <= {record.AFTER}:
+        return flow
+    rows = with_defaults(flow.rows, work, s, columns)
+    here = {c: F.col(c) for c in record.COLUMNS if c in rows.columns}
+    unfit = target.destination.unfit(here, flow.shape, rows.schema)
+    if unfit is None:
+        return flow
+    rows = with_defaults(rows, work, s, {record.SEQ, record.PART})
+    return replace(flow, rows=reject(rows, unfit, name, "destination.unfit", flow.shape), marked=True)
+
+
+def _without_large(work: Work, s: Snapshot, flow: Flow) -> Flow:
+    """Nacks records that are larger than is allowed. Their payloads go no further, not even into the dead letter."""
+    from pyspark.sql import functions as F
+
+    size, limit = F.octet_length(record.AFTER), F.lit(work.limits.max_record_bytes)
+    rows = with_defaults(flow.rows, work, s, {record.SEQ, record.PART})
+    rows = rows.withColumn("_size", F.when(size > limit, size))
+    rows = rows.withColumn(record.AFTER, F.when(F.col("_size").isNull(), F.col(record.AFTER)))
+    text = f" bytes, more than the {work.limits.max_record_bytes} of `max-record-bytes`"
+    why = F.concat(F.lit("the record has "), F.col("_size").cast("string"), F.lit(text))
+    rows = reject(rows, F.when(F.col("_size").isNotNull(), why), work.lane.source, "record.too-large", flow.shape)
+    return replace(flow, rows=rows.drop("_size"), marked=True)
+
+
+def _stage_lines(destination: ExactlyOnceDestination[Any], d: Delivery, flow: Flow, lines: Lines) -> StagedTarget:
+    """One job: every outcome in a folder of its own. Spark keeps a writer open for each, so nothing is sorted, unless the
+    destination wants folders of its own: there may be many of these."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     outcome = F.col(record.OUTCOME) if flow.marked else F.lit(None).cast("string")
-    text = F.when(outcome.isNull(), line).otherwise(F.col(record.ASIDE)) if flow.marked else line
+    text = F.when(outcome.isNull(), lines.text).otherwise(F.col(record.ASIDE)) if flow.marked else lines.text
     order = [] if flow.ordered else [F.col(record.ORDER)]
+    place: list[Any] = []
+    if lines.folder is not None:
+        place = [F.when(outcome.isNull(), lines.folder).alias(FOLDER), *_IDENTITY]
     rows = flow.rows.select(
-        text.alias("value"), F.coalesce(outcome, F.lit(aside.DELIVERED)).alias(record.OUTCOME), *order
+        text.alias("value"), F.coalesce(outcome, F.lit(aside.DELIVERED)).alias(record.OUTCOME), *order, *place
     )
+    if lines.tasks is not None:
+        rows = rows.coalesce(lines.tasks)
     delivered = F.col(record.OUTCOME) == aside.DELIVERED
     seen = Observation()
     size = F.octet_length("value") + F.lit(1)
     rows = rows.observe(seen, F.count_if(delivered).alias("rows"), F.sum(F.when(delivered, size)).alias("size"))
     folder = destination.staging_folder(d)
-    names = [record.OUTCOME, *([] if flow.ordered else [record.ORDER])]
-    rows.write.partitionBy(*names).text(str(folder))
+    names = [record.OUTCOME, *([FOLDER] if place else []), *([] if flow.ordered else [record.ORDER])]
+    options = {"compression": lines.compression, "maxRecordsPerFile": str(lines.rows_per_file)}
+    with sorted_writes(rows.sparkSession, bool(place)):
+        if place:
+            rows = rows.sortWithinPartitions(*names, *_IDENTITY).drop(*_IDENTITY)
+        rows.write.partitionBy(*names).options(**options).text(str(folder))
     files = sorted(folder.glob(f"{record.OUTCOME}={aside.DELIVERED}/**/part-*"), key=part_order)
     staged = destination.adopt(d, files, seen.get["rows"], seen.get["size"] or 0)
     return StagedTarget(staged, Part(AsideFiles(folder, parquet=False), flow.filtered))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import math
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -10,6 +13,8 @@ import pyarrow as pa
 
 from penstock import record
 from penstock.engine import aside
+from penstock.plan.payload import loads
+from penstock_sdk.errors import Rejected
 from penstock_sdk.record import Record
 
 TYPES = {
@@ -53,7 +58,50 @@ def text_of(value: Any) -> bytes | None:
         return value
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    return value.encode() if isinstance(value, str) else to_json(value)
+    return value.encode() if isinstance(value, str) else _exact_json(value)
+
+
+def _exact_json(value: Any) -> bytes:
+    """msgspec writes `null` for NaN and infinities, and keys of any kind as text: both would be a silent change."""
+    text = to_json(value)
+    if b"null" in text or b"NaN" in text or b"Infinity" in text or _keys.odd:
+        _refuse_inexact(value, ())
+    return text
+
+
+def _refuse_inexact(value: Any, path: tuple[Any, ...]) -> None:
+    if isinstance(value, float | Decimal):
+        if not math.isfinite(value):
+            raise Rejected(f"the field {'.'.join(map(str, path))!r} is {value}, and JSON has no such number")
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if _keys.odd and not isinstance(key, str):
+                raise Rejected(
+                    f"the field {'.'.join(map(str, path))!r} is a map whose keys are not text: JSON has none"
+                )
+            _refuse_inexact(inner, (*path, key))
+    elif isinstance(value, list | tuple):
+        for i, inner in enumerate(value):
+            _refuse_inexact(inner, (*path, i))
+
+
+class _Keys:
+    """Whether typed payloads have maps with other keys than text. Told per batch; tasks have one thread."""
+
+    odd = False
+
+    def expect(self, type_: pa.DataType) -> None:
+        self.odd = _has_odd_keys(type_)
+
+
+def _has_odd_keys(type_: pa.DataType) -> bool:
+    if pa.types.is_map(type_):
+        return not pa.types.is_string(type_.key_type) or _has_odd_keys(type_.item_type)
+    return any(_has_odd_keys(type_.field(i).type) for i in range(type_.num_fields))
+
+
+_keys = _Keys()
+expect_keys = _keys.expect
 
 
 def opened(text: bytes | None) -> Any:
@@ -61,17 +109,63 @@ def opened(text: bytes | None) -> Any:
     if text is None or text[:1] != b"{":
         return text
     try:
-        return msgspec.json.decode(text)
+        return loads(text)
     except Exception:
         return text
 
 
 def values(column: pa.Array) -> list[Any]:
-    """Python values; text is given as its bytes, which nobody has checked."""
+    """Python values; text is given as its bytes, which nobody has checked. A MAP is a dict."""
     if pa.types.is_string(column.type):
         column = column.view(pa.binary())
-    values: list[Any] = column.to_pylist()
-    return values
+    try:
+        found: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+    except Exception as e:  # years that Python has not, text that is not UTF-8, a map with a key twice
+        raise NotPythonError from e
+    return found
+
+
+class NotPythonError(Exception):
+    """A typed payload holds what Python has no value for. `sifted` finds out where."""
+
+
+def sifted(batch: pa.RecordBatch, node: str) -> tuple[pa.RecordBatch, list[aside.Dead]]:
+    """Apart from the others: records that can't be Python values, each with the field that can't."""
+    after = batch.column(record.AFTER)
+    good, deads = [], []
+    for i in range(batch.num_rows):
+        try:
+            values(after.slice(i, 1))
+        except NotPythonError as e:
+            deads.append(not_python(batch, i, node, e))
+        else:
+            good.append(i)
+    return batch.take(pa.array(good, pa.int64())), deads
+
+
+def _shown(value: pa.Scalar) -> Any:
+    """What a dead letter has of a value that Python has not: a number of days or microseconds, bytes in base64."""
+    if pa.types.is_string(value.type):
+        return {"base64": base64.b64encode(value.as_buffer().to_pybytes()).decode()}
+    try:
+        return value.value if pa.types.is_temporal(value.type) else str(value)
+    except Exception:
+        return f"a {value.type}"
+
+
+def not_python(batch: pa.RecordBatch, i: int, node: str, e: NotPythonError) -> aside.Dead:
+    shown, bad = {}, ""
+    for name, value in batch.column(record.AFTER)[i].items():
+        try:
+            shown[name] = value.as_py(maps_as_pydicts="strict")
+        except Exception:
+            bad, shown[name] = bad or name, _shown(value)
+    part = batch.column(record.PART)[i].as_py() if record.PART in batch.schema.names else 0
+    text = f"the field {bad!r} has no form in Python: {aside.describe(e.__cause__)}"
+    given = aside.copied({"after": {"value": shown}})
+    if record.GIVEN in batch.schema.names and (kept := batch.column(record.GIVEN)[i].as_py()):
+        given = aside.decoded(kept)
+    return aside.Dead(batch.column(record.SEQ)[i].as_py(), part, node, "processor.value", text, aside.now(), given)
 
 
 def as_type(column: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -80,7 +174,7 @@ def as_type(column: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_string(type_) and pa.types.is_binary(column.type):
         return column.view(pa.string())
     if pa.types.is_string(type_) and pa.types.is_nested(column.type):
-        return pa.array([text_of(v) for v in column.to_pylist()], pa.binary()).view(pa.string())
+        return pa.array([text_of(v) for v in values(column)], pa.binary()).view(pa.string())
     return column.cast(type_)
 
 
@@ -118,7 +212,7 @@ def _text(value: Any, name: str) -> None:
 def given_at(batch: pa.RecordBatch, i: int, after: Any) -> dict[str, Any]:
     """The record as its source gave it: as an earlier stage has kept it, or as it came in here."""
     if record.GIVEN in batch.schema.names:
-        kept: dict[str, Any] = msgspec.json.decode(batch.column(record.GIVEN)[i].as_py() or "{}")
+        kept: dict[str, Any] = aside.decoded(batch.column(record.GIVEN)[i].as_py() or "{}")
         return kept
     found = {"after": aside.payload(after)}
     for name in (record.KEY, record.BEFORE):
@@ -128,13 +222,11 @@ def given_at(batch: pa.RecordBatch, i: int, after: Any) -> dict[str, Any]:
         found["metadata"] = dict(batch.column(record.METADATA)[i].as_py() or ())
     if record.POSITION in batch.schema.names:
         found["position"] = aside.payload(batch.column(record.POSITION)[i].as_py())
-    return (
-        msgspec.json.decode(msgspec.json.encode(found)) if type(after) is not bytes else found
-    )  # a copy, as it is now
+    return aside.copied(found) if type(after) is not bytes else found
 
 
 def given_text(batch: pa.RecordBatch, i: int, after: Any, given: dict[str, Any] | None = None) -> str:
-    return msgspec.json.encode(given or given_at(batch, i, after)).decode()
+    return aside.encode(given or given_at(batch, i, after)).decode()
 
 
 def given_column(rows: pa.RecordBatch) -> pa.Array:

@@ -9,7 +9,16 @@ import pyarrow as pa
 
 from penstock import record
 from penstock.engine import aside
-from penstock.engine.python.arrow import IDENTITY, TYPES, as_type, given_at, given_column, values
+from penstock.engine.python.arrow import (
+    IDENTITY,
+    TYPES,
+    NotPythonError,
+    as_type,
+    given_at,
+    given_column,
+    not_python,
+    values,
+)
 from penstock.engine.python.records import record_at
 from penstock.engine.python.stage import Op, PythonStage, Run
 from penstock.plan.nodes import Node
@@ -56,8 +65,11 @@ def _isolated(function: Op, rows: pa.RecordBatch, node: Node, stage: PythonStage
         done = _judged(rows, result, node, stage)
     except Exception as e:
         if rows.num_rows == 1:
-            r = record_at(rows, 0, stage)
-            dead = stage.nack(r, node.id, e, given_at(rows, 0, r.after))
+            try:
+                r = record_at(rows, 0, stage)
+                dead = stage.nack(r, node.id, e, given_at(rows, 0, r.after))
+            except NotPythonError as not_held:
+                dead = not_python(rows, 0, node.id, not_held)
             nothing = {record.AFTER: pa.nulls(0, pa.string())}
             yield _Done(nothing, aside.Count(1, 0, 0, 0, 1), [dead])
             return
@@ -74,8 +86,8 @@ def _judged(rows: pa.RecordBatch, out: pa.RecordBatch, node: Node, stage: Python
     names = set(out.schema.names)
     dropped = _booleans(out.column("drop")) if "drop" in names else [False] * n
     why = out.column("reject").to_pylist() if "reject" in names else [None] * n
-    after = as_type(out.column(record.AFTER), pa.string()) if record.AFTER in names else None
-    texts = values(after if after is not None else rows.column(record.AFTER)) if stage.check else []
+    after = as_type((out if record.AFTER in names else rows).column(record.AFTER), pa.string())
+    texts = values(after) if stage.check else []
     deads: list[aside.Dead] = []
     kept: list[int] = []
     for i in range(n):
@@ -93,7 +105,9 @@ def _judged(rows: pa.RecordBatch, out: pa.RecordBatch, node: Node, stage: Python
     columns: dict[str, pa.Array] = {}
     identity = rows.take(chosen) if n == rows.num_rows else None
     for name in stage.returns:
-        if name in names and name not in IDENTITY:
+        if name == record.AFTER and (name in names or n == rows.num_rows):
+            columns[name] = after.take(chosen)
+        elif name in names and name not in IDENTITY:
             columns[name] = as_type(out.column(name), TYPES[name]).take(chosen)
         elif identity is not None and name in identity.schema.names:
             columns[name] = identity.column(name)

@@ -17,7 +17,6 @@ from penstock.engine.python.arrow import given_at, given_column, opened, values
 from penstock.engine.python.records import record_at
 from penstock.engine.python.stage import Op, PythonStage, Run
 from penstock.plan.sql import compile_condition
-from penstock.record import Shape
 from penstock_sdk.record import DROP
 
 
@@ -26,7 +25,7 @@ def on_payloads(stage: PythonStage) -> Run | None:
     ops: list[Op] = []
     names: dict[int, str] = {}
     for node in stage.nodes:
-        op = node.processor.on_payload()
+        op = node.processor.on_payload(last=node is stage.nodes[-1])
         if op is not None and node.condition:
             op = _conditional_payload(op, node.condition)
         if op is None:
@@ -42,12 +41,12 @@ def on_payloads(stage: PythonStage) -> Run | None:
     if stage.locate is not None and {record.POSITION, record.METADATA} & set(others):
         return None
 
-    structured = stage.shape is Shape.OPEN
+    structured = stage.opens
     takes = bool(others) or stage.keep_given
 
     def run(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         given = values(batch.column(record.AFTER))
-        out: list[bytes | None] = []
+        out: list[Any] = []
         append = out.append
         kept: list[int] = []
         deads: list[aside.Dead] = []
@@ -72,8 +71,7 @@ def on_payloads(stage: PythonStage) -> Run | None:
                 deads.append(
                     stage.nack(r, names[id(f)], e, given_at(batch, i, opened(given[i]) if structured else given[i]))
                 )
-        after = pa.array(out, pa.binary()).view(pa.string())
-        columns: dict[str, pa.Array] = {record.AFTER: after}
+        columns: dict[str, pa.Array] = {record.AFTER: stage.after(out)}
         if takes:
             rows = batch if len(out) == batch.num_rows else batch.take(pa.array(kept, pa.int64()))
             for name in others:

@@ -13,7 +13,6 @@ from penstock.engine.python.arrow import IDENTITY, PAYLOADS, TYPES, as_type, cel
 from penstock.engine.python.stage import Op, PythonStage, Run
 from penstock.plan.nodes import Node
 from penstock.plan.sql import compile_condition
-from penstock.record import Shape
 from penstock_sdk.record import DROP, Drop, Record, Reject, shared_fields
 
 PARTS = 1 << 16  # of one record in one stage
@@ -27,7 +26,7 @@ def on_records(stage: PythonStage) -> Run:
 
     def run(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         kept: list[int] = []  # for every record that goes on: the row it came from
-        texts: list[bytes | None] = []
+        texts: list[Any] = []
         cells: list[list[Any]] = []
         givens: list[str | None] = []
         part_of: dict[int, int] = {}  # where it is not the row's own
@@ -81,7 +80,7 @@ def on_records(stage: PythonStage) -> Run:
                     if stage.keep_given:
                         givens.append(given_text(batch, i, original, given))
         columns = identity(stage, batch, kept, part_of)
-        columns[record.AFTER] = pa.array(texts, pa.binary()).view(pa.string())
+        columns[record.AFTER] = stage.after(texts)
         for n, name in enumerate(own):
             type_ = pa.binary() if name in PAYLOADS else TYPES[name]
             columns[name] = as_type(pa.array([c[n] for c in cells], type_), TYPES[name])
@@ -174,7 +173,7 @@ def records(stage: PythonStage, batch: pa.RecordBatch, seqs: Sequence[int] | Non
     payloads = columns[record.AFTER]
     new, odd = Record.__new__, bool(rest) or not located
     seqs = batch.column(record.SEQ).to_pylist() if seqs is None else seqs
-    for i, after in enumerate(map(opened, payloads) if stage.shape is Shape.OPEN else payloads):
+    for i, after in enumerate(map(opened, payloads) if stage.opens else payloads):
         r = new(Record)
         r.after = after
         r.seq = seqs[i]

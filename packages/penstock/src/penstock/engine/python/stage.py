@@ -10,17 +10,20 @@ records (`records.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
 
 from penstock import record
 from penstock.engine import aside as lines
-from penstock.engine.python.arrow import DDL, TYPES, as_type, text_of
+from penstock.engine.python.arrow import DDL, TYPES, NotPythonError, as_type, expect_keys, sifted, text_of
+from penstock.native import Typed
 from penstock.plan.nodes import Node
+from penstock.plan.payload import expect
 from penstock.record import Shape
 from penstock_sdk.errors import Rejected
 from penstock_sdk.record import Place, Record
@@ -28,7 +31,7 @@ from penstock_sdk.record import Place, Record
 Op = Callable[[Any], Any]
 Run = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
 
-Check = tuple[str, Callable[[bytes | None], str | None]]
+Check = tuple[str, Callable[[Any], str | None]]
 
 SECOND_TRY = "penstock: at most once, so a second try of a task is refused"
 
@@ -51,11 +54,19 @@ class PythonStage:
     once: bool = False  # at most once: no task may run twice
     check: Check | None = None  # what the destination of this name can't hold
     order: bool = False  # pass the column on by which stretches of a strand follow each other
+    typed: Typed | None = None  # what the last processor gives becomes a typed column
+
+    @property
+    def opens(self) -> bool:
+        """Payloads become objects in front of the first processor. One that types them reads their text itself: an object has
+        no more than the 17 digits of a double."""
+        return self.shape is Shape.OPEN and self.nodes[0].processor.typed is None
 
     @property
     def ddl(self) -> str:
         """The schema of what comes out, as Spark writes it."""
-        columns = [*((c, DDL[c]) for c in self.returns), (record.OUTCOME, "string"), (record.ASIDE, "string")]
+        types = DDL if self.typed is None else {**DDL, record.AFTER: self.typed.ddl}
+        columns = [*((c, types[c]) for c in self.returns), (record.OUTCOME, "string"), (record.ASIDE, "string")]
         if self.keep_given:
             columns.append((record.GIVEN, "string"))
         if self.order:
@@ -84,21 +95,41 @@ class PythonStage:
         if passed is not None:
             yield self.out({c: passed.column(c) for c in (record.ASIDE, record.OUTCOME)})
         if live.num_rows:
-            yield from run(live)
+            after = live.column(record.AFTER)
+            if pa.types.is_string(after.type) or pa.types.is_binary(after.type):
+                expect(after.view(pa.binary()))
+            expect_keys(after.type)
+            try:
+                yield from run(live)
+            except NotPythonError:  # before anything came out of it
+                live, deads = sifted(live, self.nodes[0].id)
+                yield self.aside(deads, lines.Count(len(deads), 0, 0, 0, len(deads)))
+                if live.num_rows:
+                    yield from run(live)
 
     def last(self) -> Op:
-        """What ends every chain: the payload as text, which the destination can hold."""
+        """What ends every chain: the payload as text, which the destination can hold; or as it is, to be typed."""
+        if self.typed is not None:
+            return _as_it_is
         if self.check is None:
             return text_of
         unfit = self.check[1]
 
         def fit(value: Any) -> bytes | None:
-            text = text_of(value)
-            if (why := unfit(text)) is not None:
+            if (why := unfit(value)) is not None:
                 raise Unfit(why)
-            return text
+            return text_of(value)
 
         return fit
+
+    def after(self, values: Sequence[Any]) -> pa.Array:
+        """The column of what `last` gave."""
+        return pa.array(values, pa.binary()).view(pa.string()) if self.typed is None else self.typed.column(values)
+
+    def type_of(self, name: str) -> pa.DataType:
+        if name == record.AFTER and self.typed is not None:
+            return _struct_type(self.typed)
+        return TYPES.get(name, pa.string())
 
     def nack(self, r: Record, node: str, e: Exception, given: dict[str, Any] | None) -> lines.Dead:
         if isinstance(e, Unfit) and self.check is not None:
@@ -110,7 +141,7 @@ class PythonStage:
     def out(self, columns: Mapping[str, pa.Array], rows: int | None = None) -> pa.RecordBatch:
         n = len(next(iter(columns.values()))) if rows is None else rows
         names = [*self.returns, record.OUTCOME, record.ASIDE, *([record.GIVEN] if self.keep_given else [])]
-        types = [TYPES.get(name, pa.string()) for name in names]
+        types = [self.type_of(name) for name in names]
         arrays = [
             as_type(columns[name], type_) if name in columns else _constant(self, name, type_, n)
             for name, type_ in zip(names, types, strict=True)
@@ -120,7 +151,7 @@ class PythonStage:
     def aside(self, deads: list[lines.Dead], count: lines.Count) -> pa.RecordBatch:
         texts = [*(lines.line(d) for d in deads), lines.line(count)]
         outcomes = [lines.DEAD] * len(deads) + [lines.COUNT]
-        nothing = {name: pa.nulls(len(texts), TYPES[name]) for name in self.returns}
+        nothing = {name: pa.nulls(len(texts), self.type_of(name)) for name in self.returns}
         return self.out(
             {
                 **nothing,
@@ -128,6 +159,15 @@ class PythonStage:
                 record.ASIDE: pa.array(texts, pa.binary()).view(pa.string()),
             }
         )
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+@cache
+def _struct_type(typed: Typed) -> pa.DataType:
+    return typed.column([]).type
 
 
 def _with_order(out: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -12,6 +12,24 @@ def columns_of(text: str) -> frozenset[str]:
     return frozenset(_heads(parse_spark(text))) & frozenset(COLUMNS)
 
 
+def fields_of(text: str, column: str) -> frozenset[str] | None:
+    """Which fields of a column an expression looks into; None where it names the column itself, and so all of them."""
+    found: set[str] = set()
+    for node in parse_spark(text).walk():
+        if isinstance(node, exp.Column):
+            parts = [part.name for part in node.parts]
+        elif isinstance(node, exp.Dot) and isinstance(node.this, exp.Identifier):
+            parts = [node.this.name, node.expression.name]
+        else:
+            continue
+        if parts[0].lower() != column or _bound(node, parts[0]):
+            continue
+        if len(parts) == 1:
+            return None
+        found.add(parts[1])
+    return frozenset(found)
+
+
 def _heads(tree: exp.Expression) -> set[str]:
     found = set()
     for node in tree.walk():

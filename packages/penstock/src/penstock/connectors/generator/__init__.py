@@ -1,0 +1,1 @@
+"""`generator`: records out of nothing. What record number n is follows from the seed, the format and n alone."""
