@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import decode, fanout, formats, idle, python, text
+from bench import decode, fanout, formats, idle, python, scale, text
 
 BENCHMARKS = {
     "text": text.main,
@@ -12,6 +12,7 @@ BENCHMARKS = {
     "decode": decode.main,
     "python": python.main,
     "fanout": fanout.main,
+    "scale": scale.main,
     "idle": idle.main,
 }
 

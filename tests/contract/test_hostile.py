@@ -87,6 +87,7 @@ class Lot:
             own = [x for x in letters if x["destination"] in ("", name)]
             said = {"read": result["sources"]["in"]["read"], **counts}
             found += [f"{name}: {w}" for w in judge.judge(self.folders, at, payloads, own, said)]
+            found += [f"{name}: {w}" for w in judge.out_of_order(self.cases, at, payloads)]
         queued = sorted(judge.parsed(line)["id"] for line in judge.payloads_of(self.root / "queue", "json"))
         if queued != sorted(x["id"] for x in letters):
             found.append(f"the queue holds {len(queued)} dead letters, the state folder {len(letters)}")
@@ -118,10 +119,14 @@ def fine(wrong: list[str]) -> None:
 
 
 NARROW = tuple(c for c in hostile.cases() if "5000" not in c.name)
-WIDE = tuple(c for c in hostile.cases() if "5000" in c.name)
+WIDE = tuple(
+    c for c in hostile.cases() if "5000" in c.name and c.format != "csv"
+)  # that one takes a minute: with the long ones
 
 
-@pytest.mark.contract("X2", "C14", "T23", "C21", reason="outcomes are compared one by one; nothing is switched off")
+@pytest.mark.contract(
+    "X2", "C14", "S5", "T23", "C21", reason="outcomes are compared one by one; nothing is switched off"
+)
 @pytest.mark.parametrize("format", ["text", "json", "csv", "parquet"])
 def test_every_record_of_every_case_ends_as_it_is_stated(tmp_path: Path, spark: SparkSession, format: str) -> None:
     made = lots(tmp_path, (c for c in NARROW if c.format == format))

@@ -3,6 +3,7 @@ mixes every record ends in one place."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import random
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from penstock import DROP, Pipeline, Record, Reject, processor
@@ -108,6 +110,85 @@ def test_an_object_that_is_taken_apart_and_put_together_has_the_same_values(
         ]
         assert wrong == []
         assert found.keys() == expected.keys()
+
+
+# -- from every format to every other and back --------------------------------------------------------------------------------------
+
+TEXTS = (
+    *(
+        "plain",
+        "",
+        None,
+        " ",
+        " around ",
+        "\t",
+        "a,b",
+        "a;b",
+        '"',
+        '""',
+        '"quoted"',
+        'in "the" middle',
+        "'",
+        "\\",
+        "\\N",
+        "a\\",
+        '\\"',
+    ),
+    *(
+        "line\nbreak",
+        "\n",
+        "cr\rhere",
+        "\r",
+        "crlf\r\n",
+        "nul\0",
+        "\0",
+        "#comment",
+        "=1+1",
+        "null",
+        "NULL",
+        "NaN",
+        "\ufeff",
+        "🎈",
+        "\u2028",
+    ),
+    *("\ue000\ue0ff", "\x1f", "\x7f", "{", "[1]", "true", "007", "x" * 100_000),
+)
+
+
+@pytest.mark.contract("X2", reason="values are compared one by one")
+def test_texts_come_back_from_every_format_as_they_were(tmp_path: Path, spark: SparkSession) -> None:
+    """Parquet → json, csv, parquet → parquet. As the first field, as the last, and alone."""
+    rows = [{"a": text, "id": f"text:{n}", "b": text} for n, text in enumerate(TEXTS)]
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in" / "rows.parquet")
+    formats: dict[str, dict[str, Any]] = {
+        "json": {"schema": "a STRING, id STRING, b STRING"},
+        "csv": {"multi_line": True},
+        "parquet": {},
+    }
+    p = Pipeline("out").source("in", "files", path=tmp_path / "in", format="parquet", settle="0s")
+    for format in formats:
+        p.destination(format, "files", path=tmp_path / format, format=format)
+    results_of([p], spark, tmp_path / "state")
+    back = [
+        Pipeline(f"back-{format}")
+        .source("in", "files", path=tmp_path / format, format=format, settle="0s", **settings)
+        .destination("back", "files", path=tmp_path / f"back-{format}", format="parquet")
+        for format, settings in formats.items()
+    ]
+    results_of(back, spark, tmp_path / "state")
+    for format in formats:
+        found = {r["id"]: r for r in judge.payloads_of(tmp_path / f"back-{format}", "parquet")}
+        wrong = [
+            f"{format}: {judge.shown(found.get(r['id']))} is not {judge.shown(r)}"
+            for r in rows
+            if found.get(r["id"]) != r
+        ]
+        assert not wrong, "\n".join(wrong)
+        assert len(found) == len(rows)
+    with next(iter((tmp_path / "csv").glob("*.csv"))).open(newline="") as f:
+        by_python = list(csv.DictReader(f, strict=True))
+    assert [r["b"] for r in by_python] == [r["b"] or "" for r in rows]
 
 
 def without(r: Record) -> Record:

@@ -17,7 +17,16 @@ import pytest
 
 from penstock import Pipeline, Record, processor
 from tests.contract import test_types_table as t
-from tests.contract.test_types_table import CSV_SCHEMA, KINDS, SCALARS, SCHEMA, csv_holds, from_csv, from_json, json_holds
+from tests.contract.test_types_table import (
+    CSV_SCHEMA,
+    KINDS,
+    SCALARS,
+    SCHEMA,
+    csv_holds,
+    from_csv,
+    from_json,
+    json_holds,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -304,8 +313,12 @@ NACKS: Mapping[str, Any] = {
     "spark": lambda p: p.processor("no", "error"),
     "record": lambda p: p.processor("no", reject),
     "batch": lambda p: p.processor("no", reject_batch),
-    "behind spark": lambda p: p.processor("x", "field.set", field=".Payload.After.string", value="y").processor("no", "error"),
-    "python behind spark": lambda p: p.processor("x", "sql", expression="1", field=".Payload.After.x").processor("no", reject),
+    "behind spark": lambda p: p.processor("x", "field.set", field=".Payload.After.string", value="y").processor(
+        "no", "error"
+    ),
+    "python behind spark": lambda p: p.processor("x", "sql", expression="1", field=".Payload.After.x").processor(
+        "no", reject
+    ),
     "python behind python": lambda p: p.processor("x", by_record).processor("y", by_batch).processor("no", reject),
 }
 

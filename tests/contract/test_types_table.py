@@ -82,15 +82,24 @@ KINDS = (
         ),
         "12345678901234567890.123456789012345678",
         "12345678901234567890.123456789012345678",
-        "zeros behind the point may be left out or written as an exponent: `1E-18` is such a number",
+        "a number below 0.000001 has an exponent: `1E-18`",
     ),
-    Kind("money", "DECIMAL(9,2)", pa.decimal128(9, 2), (Decimal("1234567.80"), Decimal("-0.01")), "1234567.80", "1234567.80"),
+    Kind(
+        "money",
+        "DECIMAL(9,2)",
+        pa.decimal128(9, 2),
+        (Decimal("1234567.80"), Decimal("-0.01")),
+        "1234567.80",
+        "1234567.80",
+    ),
     Kind(
         "float",
         "FLOAT",
         pa.float32(),
-        (0.5, 3.4028234663852886e38, -1.401298464324817e-45, 0.10000000149011612)
-        + (0.0, -0.0, 16777216.0, math.nan, math.inf, -math.inf),
+        (
+            *(0.5, 3.4028234663852886e38, -1.401298464324817e-45, 0.10000000149011612),
+            *(0.0, -0.0, 16777216.0, math.nan, math.inf, -math.inf),
+        ),
         "0.5",
         "0.5",
         "json: NaN and infinities are a nack",
@@ -99,8 +108,10 @@ KINDS = (
         "double",
         "DOUBLE",
         pa.float64(),
-        (0.1, 1.7976931348623157e308, 5e-324, 0.0, -0.0, 2.0**53 + 2, 1e15, 1e22, 1.2345678901234567)
-        + (math.nan, math.inf, -math.inf),
+        (
+            *(0.1, 1.7976931348623157e308, 5e-324, 0.0, -0.0, 2.0**53 + 2, 1e15, 1e22, 1.2345678901234567),
+            *(math.nan, math.inf, -math.inf),
+        ),
         "0.1",
         "0.1",
         "json: NaN and infinities are a nack",
@@ -119,7 +130,7 @@ KINDS = (
         ),
         '"a \\"b\\", c"',
         '"a ""b"", c"',
-        "csv: quoted where it must be; `\"\"` is an empty text, nothing at all is NULL",
+        'csv: quoted where it must be; `""` is an empty text, nothing at all is NULL',
     ),
     Kind(
         "date",
@@ -128,7 +139,7 @@ KINDS = (
         (date(2024, 2, 29), date(1, 1, 1), date(1582, 10, 10), date(1969, 12, 31), date(9999, 12, 31)),
         '"2024-02-29"',
         "2024-02-29",
-        "text formats: years 0001 to 9999, others are a nack",
+        "other years than 0001 to 9999 have a sign: `-0768-02-04`; no `schema` takes them",
     ),
     Kind(
         "timestamp",
@@ -227,7 +238,9 @@ KINDS = (
     ),
 )
 BY_NAME = {k.name: k for k in KINDS}
-SCHEMA = ", ".join(f"`{name}` {ddl}" for name, ddl in [("id", "STRING"), *((k.name, k.ddl) for k in KINDS if k.declared)])
+SCHEMA = ", ".join(
+    f"`{name}` {ddl}" for name, ddl in [("id", "STRING"), *((k.name, k.ddl) for k in KINDS if k.declared)]
+)
 SCALARS = tuple(k for k in KINDS if k.csv)
 CSV_SCHEMA = ", ".join(["id STRING", *(f"{k.name} {k.ddl}" for k in SCALARS)])
 
@@ -367,15 +380,15 @@ def from_json(type_: pa.DataType, value: Any, *, letter: bool = False) -> Any:
         assert isinstance(value, bool)
         return value
     if t.is_integer(type_):
-        assert isinstance(value, int) and not isinstance(value, bool)
+        assert type(value) is int
         return value
     if t.is_decimal(type_):
-        assert isinstance(value, int | Decimal) and not isinstance(value, bool), f"{value!r} is no number"
+        assert type(value) in (int, Decimal), f"{value!r} is no number"
         return Decimal(value)
     if t.is_floating(type_):
         if letter and value in NOT_FINITE:
             return NOT_FINITE[value]
-        assert isinstance(value, int | Decimal) and not isinstance(value, bool), f"{value!r} is no number"
+        assert type(value) in (int, Decimal), f"{value!r} is no number"
         return float(value) if type_ == pa.float64() else struct.unpack("<f", struct.pack("<f", float(value)))[0]
     if t.is_struct(type_):
         assert set(value) == {f.name for f in type_}, f"the fields are {sorted(value)}"
@@ -552,6 +565,10 @@ def test_the_judge_sees_a_change_a_loss_and_a_nack_without_a_name() -> None:
     assert split('a,b\n"",\n"x""\n,",\n') == [["a", "b"], ["", None], ['x"\n,', None]]
 
 
+def rewrite(begin: str, text: str) -> None:
+    before, _, rest = PAGE.read_text().partition(begin)
+    PAGE.write_text(before + begin + text + END + rest.partition(END)[2])
+
+
 if __name__ == "__main__":
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(before + BEGIN + markdown() + END + rest.partition(END)[2])
+    rewrite(BEGIN, markdown())

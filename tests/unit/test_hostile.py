@@ -75,7 +75,7 @@ def test_what_is_called_damaged_is_damaged() -> None:
 def test_files_are_written_as_they_are_with_their_times(tmp_path: Path) -> None:
     for case in CASES:
         paths = hostile.write(case, tmp_path / case.name)
-        assert {p.name: p.read_bytes() for p in paths} == case.files
+        assert {str(p.relative_to(tmp_path / case.name)): p.read_bytes() for p in paths} == case.files
     clock = case_of("text-clock")
     assert [p.name for p in hostile.write(clock, tmp_path / "again")] == [
         "before.txt",
@@ -143,6 +143,13 @@ def test_the_judge_sees_whatever_differs(
     payloads: list[Any], letters: list[dict[str, Any]], counts: dict[str, int]
 ) -> None:
     assert verdict(payloads, letters, **counts) != []
+
+
+def test_the_judge_sees_records_out_of_order() -> None:
+    lines = (Delivered(b"a"), Delivered(b"b"), Delivered(b""), Delivered(b""))
+    case = Case("order", "text", {"x": b"a\nb\n\n\n"}, {"x": lines})
+    assert judge.out_of_order([case], "same", [b"other", b"a", b"", b"b", b""]) == []
+    assert judge.out_of_order([case], "same", [b"b", b"", b"a"]) == ["order/x: its records are out of order"]
 
 
 def test_what_is_written_is_read_with_plain_tools(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ OUTCOME = "_outcome"  # NULL = to be delivered; else which kind of line `_aside`
 ASIDE = "_aside"  # JSON: a dead letter, or the counts of a Python stage
 GIVEN = "_given"  # JSON: the record as its source gave it, where a later stage may need it
 SKIP = "_skip"  # boolean: a row of a source that is no record, e.g. the header of a file
+LINE = "_line"  # text: the payload as its source gave it, raw; instead of `_given` where nothing else is to be kept
 ORDER = "_order"  # int: stretches of a strand follow each other by it, where partitions no longer do
 
 # How Spark writes typed payloads as JSON: nothing is left out, nothing is cut off.

@@ -28,6 +28,7 @@ class NativeDestination(Generic[S]):
 
     packages: ClassVar[Mapping[str, str]] = {}
     columns: ClassVar[frozenset[str]] = frozenset(record.COLUMNS)  # the record columns it looks at
+    takes_sound: ClassVar[bool] = False  # payloads that are sound (see `Processor`) need not be looked at one by one
     shapes: ClassVar[frozenset[Shape]] = frozenset(Shape)  # the payloads it can take; open ones come as JSON text
 
     def __init__(self, settings: S, destination_id: str) -> None:
@@ -45,9 +46,16 @@ class NativeDestination(Generic[S]):
         """What every record goes through last, behind the processors of the file, where payloads have this shape."""
         return ()
 
-    def unfit(self, columns: Mapping[str, Column], shape: Shape, schema: StructType) -> Column | None:  # noqa: ARG002
+    def unfit(
+        self,
+        columns: Mapping[str, Column],  # noqa: ARG002
+        shape: Shape,  # noqa: ARG002
+        schema: StructType,  # noqa: ARG002
+        *,
+        sound: bool = False,  # noqa: ARG002
+    ) -> Column | None:
         """Which processed records it can't hold: text = why, NULL = it can. Each of those is a nack of its own. None where
-        it can hold whatever these columns may hold."""
+        it can hold whatever these columns may hold. `sound`: typed payloads are there, and their texts are UTF-8."""
         return None
 
     @staticmethod

@@ -21,18 +21,18 @@ _OUTSIDE_JSON = (
 JSON_TYPES = (*CSV_TYPES, *TIMES, "binary", "variant", "void", "char", "varchar")
 
 
-def unfit_for_json(schema: StructType, value: Column) -> list[tuple[Column, str]]:
+def unfit_for_json(schema: StructType, value: Column, *, sound: bool = False) -> list[tuple[Column, str]]:
     """When a payload has no exact form as JSON, and why."""
     found = []
     for field in schema.fields:
-        bad = _not_json(field.dataType, value.getField(field.name))
+        bad = _not_json(field.dataType, value.getField(field.name), sound)
         if bad is not None:
             kind = field.dataType.simpleString()[:60]
             found.append((bad, f"the field {field.name!r} ({kind}) holds {_OUTSIDE_JSON}"))
     return found
 
 
-def unfit_for_csv(schema: StructType, value: Column) -> list[tuple[Column, str]]:
+def unfit_for_csv(schema: StructType, value: Column, *, sound: bool = False) -> list[tuple[Column, str]]:
     """When a payload has no exact form as a line of CSV, and why."""
     from pyspark.sql import functions as F
 
@@ -46,34 +46,42 @@ def unfit_for_csv(schema: StructType, value: Column) -> list[tuple[Column, str]]
     ] + [
         (~F.is_valid_utf8(value.getField(f.name)), f"the field {f.name!r} holds text that is not UTF-8")
         for f in schema.fields
-        if f.dataType.typeName() == "string"
+        if f.dataType.typeName() == "string" and not sound
     ]
 
 
-def _not_json(type_: DataType, value: Column) -> Column | None:
+def _not_json(type_: DataType, value: Column, sound: bool) -> Column | None:
+    """`sound`: texts are UTF-8, numbers finite."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, DoubleType, FloatType, MapType, StringType, StructType
 
     if isinstance(type_, DoubleType | FloatType):
-        return F.isnan(value) | (F.abs(value) == F.lit(float("inf")))
+        return None if sound else F.isnan(value) | (F.abs(value) == F.lit(float("inf")))
     if isinstance(type_, StringType):
-        return ~F.is_valid_utf8(value)
+        return None if sound else ~F.is_valid_utf8(value)
     if isinstance(type_, StructType):
-        return _any(_not_json(f.dataType, value.getField(f.name)) for f in type_.fields)
+        return _any(_not_json(f.dataType, value.getField(f.name), sound) for f in type_.fields)
     if isinstance(type_, ArrayType):
-        element = type_.elementType
-        inner = _not_json(element, F.lit(None).cast(element))
-        return None if inner is None else F.exists(value, lambda v: F.coalesce(_not_json(element, v), F.lit(False)))  # type: ignore[arg-type]
+        return _exists(type_.elementType, value, sound)
     if isinstance(type_, MapType):
         if not isinstance(type_.keyType, StringType):
             return value.isNotNull()
-        keys = F.exists(F.map_keys(value), lambda v: ~F.is_valid_utf8(v))
-        held = type_.valueType
-        inner = _not_json(held, F.lit(None).cast(held))
-        if inner is None:
-            return keys
-        return keys | F.exists(F.map_values(value), lambda v: F.coalesce(_not_json(held, v), F.lit(False)))  # type: ignore[arg-type]
+        parts = [_exists(type_.keyType, F.map_keys(value), sound), _exists(type_.valueType, F.map_values(value), sound)]
+        return _any(iter(parts))
     return None if type_.typeName() in JSON_TYPES else value.isNotNull()
+
+
+def _exists(type_: DataType, values: Column, sound: bool) -> Column | None:
+    from pyspark.sql import functions as F
+
+    if _not_json(type_, F.lit(None).cast(type_), sound) is None:
+        return None
+
+    def bad(value: Column) -> Column:
+        found = _not_json(type_, value, sound)
+        return F.lit(False) if found is None else F.coalesce(found, F.lit(False))
+
+    return F.exists(values, bad)
 
 
 def _any(conditions: Iterator[Column | None]) -> Column | None:

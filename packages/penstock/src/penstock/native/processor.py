@@ -82,6 +82,9 @@ class Processor(Generic[S]):
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({record.AFTER})  # the record columns that `apply` looks at or changes
+    sound: ClassVar[bool] = (
+        False  # the payloads it gives are there and could be JSON: texts in UTF-8, numbers finite, on one line
+    )
     code: ClassVar[str] = ""  # of its nacks, where it has one of its own
     raises: ClassVar[str] = "it can't be done with this record"  # said where an expression of `compile` raises
     typed: Typed | None = None  # makes `after` typed in Python; it is the last of its stage then

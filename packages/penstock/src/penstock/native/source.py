@@ -43,6 +43,9 @@ class NativeSource(Generic[S]):
         """
         raise NotImplementedError
 
+    def begin(self, ranges: Ranges) -> None:
+        """Called first for every attempt at a batch: what has to be known of the ranges before anything is planned."""
+
     def frame(self, spark: SparkSession, ranges: Ranges, columns: Collection[str]) -> DataFrame:
         """Exactly these ranges, as record columns (any of `penstock.record.COLUMNS`; missing ones get their default).
 

@@ -25,8 +25,13 @@ def _number(text: str) -> float | Decimal:
     value = float(text)
     if value in (float("inf"), float("-inf")):
         raise ValueError("Number out of range")
-    short = len(text) < 17 and abs(value) > 1e-300
-    return value if short or Decimal(repr(value)) == Decimal(text) else Decimal(text)
+    if len(text) < 17 and abs(value) > 1e-300:
+        return value
+    try:
+        exact = Decimal(text)
+    except ArithmeticError as e:
+        raise ValueError("Number out of range") from e
+    return value if Decimal(repr(value)) == exact else exact
 
 
 class _Loads:

@@ -57,7 +57,8 @@ Outcome = Delivered | Filtered | Nacked | Unreadable
 
 @dataclass(frozen=True)
 class Case:
-    """`files` by name, and the outcomes of each. `settings` are those of the source besides path and format."""
+    """`files` by name, which may have a folder in it, and the outcomes of each. `settings` are those of the source, besides path
+    and format."""
 
     name: str
     format: Format
@@ -85,6 +86,7 @@ def write(case: Case, folder: str | Path) -> list[Path]:
     made = []
     for i, (name, content) in enumerate(case.files.items()):
         path = root / name
+        path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
         os.utime(path, (case.times.get(name, LONG_AGO + i),) * 2)
         made.append(path)

@@ -92,7 +92,7 @@ def _lines() -> Iterator[Case]:
         b'id,v\ncopen:0,a\ncopen:1,"b\ncopen:2,c\n',
         [row("copen:0", "a"), UNCLOSED, row("copen:2", "c")],
     )
-    yield _case("csv-line-break", b'id,v\ncbreak:0,"a\nb"\ncbreak:2,c\n', [UNCLOSED, UNCLOSED, row("cbreak:2", "c")])
+    yield _case("csv-line-break", b'id,v\ncbreak:0,"a\nb"\ncbreak:2,c\n', [UNCLOSED, RAGGED, row("cbreak:2", "c")])
     backslash = b"id,v\n" + rb"cback:0,a\b" + b"\n" + rb'cback:1,"a\"' + b"\n" + rb"cback:2,\N" + b"\n"
     yield _case(
         "csv-backslash",
@@ -191,6 +191,27 @@ def _headers() -> Iterator[Case]:
         b"cnone:0,a\ncnone:1,b\ncnone:2\n",
         [row("cnone:0", "a", names=("_c0", "_c1")), row("cnone:1", "b", names=("_c0", "_c1")), RAGGED],
         settings={"header": "false"},
+    )
+    yield _case(
+        "csv-no-header-blank",
+        b"\ncblankn:1,a\n",
+        [Filtered(), row("cblankn:1", "a", names=("_c0", "_c1"))],
+        settings={"header": "false"},
+    )
+    yield _files(
+        "csv-partitions",
+        {
+            "day=1/rows.csv": b"id,v\ncpart:0,a\n",
+            "day=a%2Fb/rows.csv": b"id,v\ncpart:1,a\n",
+            "day=__HIVE_DEFAULT_PARTITION__/rows.csv": b"id,v\ncpart:2,a\n",
+            "v=x/rows.csv": b"id,v\ncpart:3,a\n",
+        },
+        {
+            "day=1/rows.csv": (row("cpart:0", "a", "1", names=("id", "v", "day")),),
+            "day=a%2Fb/rows.csv": (row("cpart:1", "a", "a/b", names=("id", "v", "day")),),
+            "day=__HIVE_DEFAULT_PARTITION__/rows.csv": (row("cpart:2", "a", None, names=("id", "v", "day")),),
+            "v=x/rows.csv": (row("cpart:3", "a"),),
+        },
     )
 
 
@@ -291,9 +312,43 @@ def _multi_line() -> Iterator[Case]:
     yield _multi("csv-multi-nul", b"id,v\nmnul:0,a\0b\n\0mnul:1,b\n", [row("mnul:0", "a\0b"), row("\0mnul:1", "b")])
     yield _multi("csv-multi-invalid-utf8", b"id,v\nmutf8:0,\xff\nmutf8:1,ok\n", [NOT_UTF8, row("mutf8:1", "ok")])
     yield _multi("csv-multi-unclosed", b'id,v\nmopen:0,a\nmopen:1,"b\nmopen:2,c\n', [row("mopen:0", "a"), UNCLOSED])
+    yield _multi(
+        "csv-multi-stray-quotes",
+        b'id,v\nmstray:0,5" nail\nmstray:1,a "b" c\nmstray:2,"a"b\nmstray:3,"say ""hi\n"""\n',
+        [
+            UNCLOSED,
+            row("mstray:1", 'a "b" c', line=b'mstray:1,"a ""b"" c"'),
+            row("mstray:2", '"a"b', line=b'mstray:2,"""a""b"'),
+            row("mstray:3", 'say "hi\n"', line=b'mstray:3,"say ""hi\n"""'),
+        ],
+    )
+    yield _multi(
+        "csv-multi-unclosed-twice",
+        b'id,v\nmtwice:0,"a\nmtwice:1,"b"\nmtwice:2,c\n',
+        [UNCLOSED, row("mtwice:2", "c")],
+    )
     yield _multi("csv-multi-header-only", b"id,v\n", [])
     yield _multi("csv-multi-empty-file", b"", [])
     yield _multi("csv-multi-header-break", b'id,"a\nb"\nmhead:0,1\n', [row("mhead:0", "1", names=("id", "a\nb"))])
+    yield _case(
+        "csv-multi-too-large",
+        b'id,v\nmlarge:0,"' + b"x\n" * 1000 + b'"\nmlarge:1,a\n',
+        [Nacked("record.too-large", "2011 bytes"), row("mlarge:1", "a")],
+        settings=MULTI,
+        batch={"max-record-bytes": "1000"},
+    )
+    for word, delimiter in (("tab", "\\t"), ("semicolon", ";"), ("pipe", "|")):
+        d = "\t" if word == "tab" else delimiter
+        yield _case(
+            f"csv-{word}",
+            f'id{d}v\nc{word}:0{d}a,b\nc{word}:1{d}"a{d}b"\nc{word}:2\n'.encode(),
+            [
+                row(f"c{word}:0", "a,b", line=f'c{word}:0,"a,b"'.encode()),
+                row(f"c{word}:1", f"a{d}b", line=f"c{word}:1,a{d}b".encode()),
+                RAGGED,
+            ],
+            settings={"delimiter": delimiter},
+        )
     packed = gzip.compress(b'id,v\nmgz:0,"a\nb"\n', mtime=0)
     yield _files(
         "csv-multi-packed",

@@ -70,6 +70,8 @@ def _open() -> Iterator[Case]:
     )
     yield Case("json-numbers", "json", *_numbers())
     yield _case("json-1e400", b'{"id":"jinf:0","v":1e400}\n{"id":"jinf:1","v":-1e400}\n', [INVALID, INVALID])
+    far = b'{"id":"jfar:0","v":1e-99999999999999999999}\n{"id":"jfar:1","v":' + b"1" * 5000 + b"}\n"
+    yield _case("json-far-numbers", far, [INVALID, INVALID])
     digits = b'{"id":"jboth:0","v":' + FRACTION + b"}"
     yield _case("json-1e400-beside-digits", digits + b'\n{"id":"jboth:1","v":1e400}\n', [digits, INVALID])
     yield _case(

@@ -96,6 +96,22 @@ def judge(
     return wrong
 
 
+def out_of_order(cases: Iterable[Case], at: At, payloads: Iterable[Any]) -> list[str]:
+    """Cases whose records do not follow each other as they did in their file. `payloads` are in the order of a reader."""
+    there = [frozen(p) for p in payloads]
+    found = []
+    for case in cases:
+        for name, outcomes in case.outcomes.items():
+            delivered = [o for o in outcomes if isinstance(o, Delivered) and _why(o, at) is None]
+            once = [
+                p for o in delivered if there.count(p := _expected_payload(o, at)) == 1
+            ]  # others can't be told apart
+            wanted = set(once)
+            if [p for p in there if p in wanted] != once:
+                found.append(f"{case.name}/{name}: its records are out of order")
+    return found
+
+
 def _judge_letters(want: Expected, letters: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     found: dict[str, list[tuple[int, str, str]]] = {}
     for letter in sorted(letters, key=lambda x: x["seq"]):

@@ -78,6 +78,17 @@ def cases() -> Iterator[Case]:
     files = {name: _file(pa.table({"id": [f"pname:{i}"]})) for i, name in enumerate(NAMES[:10])}
     yield _files("parquet-names", files, {name: (Delivered({"id": f"pname:{i}"}),) for i, name in enumerate(files)})
     yield _files(
+        "parquet-partitions",
+        {
+            "day=1/rows.parquet": _file(pa.table({"id": ["ppart:0"]})),
+            "id=x/rows.parquet": _file(pa.table({"id": ["ppart:1"]})),
+        },
+        {
+            "day=1/rows.parquet": (Delivered({"id": "ppart:0", "day": "1"}),),
+            "id=x/rows.parquet": (Delivered({"id": "ppart:1"}),),
+        },
+    )
+    yield _files(
         "parquet-schemas-differ",
         {
             "a.parquet": _file(pa.table({"id": ["pdiff:0"], "v": [1]})),
@@ -132,6 +143,8 @@ def _types() -> Case:
         "unsigned.parquet": (Delivered({"id": "ptype:unsigned", "v": 2**32 - 1}),),
         "dictionary.parquet": (Delivered({"id": "ptype:dictionary", "v": "a"}),),
         "large.parquet": (Delivered({"id": "ptype:large", "v": "a"}),),
+        "fixed.parquet": (Delivered({"id": "ptype:fixed", "v": b"abcd"}, {"id": "ptype:fixed", "v": "YWJjZA=="}),),
+        "duration.parquet": (Delivered({"id": "ptype:duration", "v": 1}),),  # Parquet has no such type: a number
     }
     return _files("parquet-types", files, {n: outcomes.get(n, (Unreadable(),)) for n in files})
 

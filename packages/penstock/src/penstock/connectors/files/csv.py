@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock import record
 from penstock.native import Columns, Processor, Shape, Step, Where
+from penstock.native.fitness import CSV_TYPES, TIMES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -36,7 +37,8 @@ _SCALARS = (
     "date",
     *("timestamp", "timestamp_ntz"),
 )
-_UNCLOSED = "a quote is not closed; with `multi-line: true` values may hold line breaks"
+_BREAKS = "with `multi-line: true` values may hold line breaks"
+_UNCLOSED = f"a quote is not closed; {_BREAKS}"
 _ZONE = r"(Z|UTC|[+-][0-9]{1,2}(:?[0-9]{2}){0,2})\s*$"
 
 
@@ -122,8 +124,9 @@ class CsvSettings:
 class SplitLine(Processor[CsvSettings]):
     """A line becomes a struct of texts."""
 
+    sound = True
     code = "csv.invalid"
-    raises = "the line does not have as many values as there are columns"
+    raises = f"the line does not have as many values as there are columns; {_BREAKS}"
 
     def __init__(self, settings: CsvSettings, source_id: str, layout: Layout) -> None:
         super().__init__(settings, source_id)
@@ -146,7 +149,7 @@ class SplitLine(Processor[CsvSettings]):
         odd = F.contains(text, F.lit('"')) & (quotes % 2 == 1)
         why = F.when(~F.is_valid_utf8(text), F.lit("the line is not UTF-8")).when(odd, F.lit(_UNCLOSED))
         empty = (text == "") | (text == "\r")
-        return Step(set={record.AFTER: F.when(why.isNull() & ~empty, value)}, drop=empty, reject=why)
+        return Step(set={record.AFTER: F.when(~empty, value)}, drop=empty, reject=why)
 
 
 class TypeFields(Processor[CsvSettings]):
@@ -157,7 +160,17 @@ class TypeFields(Processor[CsvSettings]):
     def __init__(self, settings: CsvSettings, source_id: str, layout: Layout) -> None:
         super().__init__(settings, source_id)
         self._layout = layout
-        self.uses = frozenset({record.AFTER, record.METADATA})  # type: ignore[misc]
+
+    @property
+    def sound(self) -> bool:  # type: ignore[override]
+        """A DOUBLE may be NaN."""
+        schema = (self.settings.schema or "").upper()
+        return "DOUBLE" not in schema and "FLOAT" not in schema
+
+    @property
+    def uses(self) -> frozenset[str]:  # type: ignore[override]
+        """The metadata only where names of folders hold values: it would be made for every record."""
+        return frozenset({record.AFTER, record.METADATA} if self._layout.partitions else {record.AFTER})
 
     def where(self, shape: Shape) -> Where:  # noqa: ARG002
         return Where.SPARK
@@ -237,8 +250,17 @@ def _inexact(text: Column, value: Column, type_: DataType) -> Column:
     if isinstance(type_, TimestampType | TimestampNTZType):
         fine = F.regexp_like(text, F.lit(r"[.][0-9]{6}[0-9]*[1-9]"))
         zone = F.regexp_like(text, F.lit(r"[0-9]:[0-9].*" + _ZONE))
-        return fine | (~zone if isinstance(type_, TimestampType) else zone)
+        dated = F.regexp_like(text, F.lit(r"^\s*[+-]?[0-9]{4,}-[0-9]"))  # of a time alone Spark makes a time of today
+        return fine | ~dated | (~zone if isinstance(type_, TimestampType) else zone)
     return F.lit(False)
+
+
+def held(field: StructField, value: Column) -> Column:
+    """A field as it is written: Spark refuses to plan some types, even where no record has a value of them."""
+    from pyspark.sql import functions as F
+
+    known = field.dataType.typeName() in (*CSV_TYPES, *TIMES)
+    return value.getField(field.name) if known else F.lit(None).cast("string")
 
 
 def unfit(schema: StructType, value: Column) -> list[tuple[Column, str]]:

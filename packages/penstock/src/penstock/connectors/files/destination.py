@@ -47,6 +47,7 @@ IDENTITY = (record.SEQ, record.PART)
 
 class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
     columns: ClassVar[frozenset[str]] = frozenset({record.AFTER})
+    takes_sound: ClassVar[bool] = True
 
     def __init__(self, settings: FilesDestinationSettings, destination_id: str) -> None:
         super().__init__(settings, destination_id)
@@ -78,14 +79,16 @@ class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
         schema = self.settings.schema_
         return (WithSchema(schema, self.destination_id),) if schema is not None and shape is Shape.OPEN else ()
 
-    def unfit(self, columns: Mapping[str, Column], shape: Shape, schema: StructType) -> Column | None:
+    def unfit(
+        self, columns: Mapping[str, Column], shape: Shape, schema: StructType, *, sound: bool = False
+    ) -> Column | None:
         from pyspark.sql import functions as F
 
-        found = [*self._form.unfit(columns[record.AFTER], shape, schema), *self.template.unfit(columns)]
+        found = [*self._form.unfit(columns[record.AFTER], shape, schema, sound), *self.template.unfit(columns)]
         return F.coalesce(*(F.when(bad, F.lit(why)) for bad, why in found)) if found else None
 
     def lines(self, d: Delivery, columns: Mapping[str, Column]) -> Lines | None:
-        text = self._form.line(columns[record.AFTER], d.shape)
+        text = self._form.line(columns[record.AFTER], d.shape, d.schema)
         if text is None:
             return None
         compression = self.settings.compression or "none"

@@ -21,6 +21,8 @@ class JsonLineSettings:
 
 
 class JsonLine(Processor[JsonLineSettings]):
+    sound = True
+
     def __init__(self, settings: JsonLineSettings, source_id: str) -> None:
         super().__init__(settings, source_id)
         self.typed: TypedPayload | None = TypedPayload(settings.schema) if settings.schema is not None else None
@@ -73,6 +75,11 @@ def _decoded(line: bytes) -> Any:
 
 def _checked(line: bytes) -> Any:
     """The line itself, once it is known to be an object."""
+    try:
+        if type(loads(line)) is dict:
+            return line if line[:1] == b"{" and line[-1:] == b"}" else line.strip()
+    except Exception:
+        pass
     return DROP if _decoded(line) is DROP else line.strip()
 
 

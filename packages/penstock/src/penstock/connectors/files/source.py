@@ -224,9 +224,12 @@ class FilesSource(NativeSource[FilesSourceSettings]):
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    def frame(self, spark: SparkSession, ranges: Ranges, columns: Collection[str]) -> DataFrame:
+    def begin(self, ranges: Ranges) -> None:
         self.layout = layout_of(ranges[0].strand, self._listing.root, self.settings)
         self.layout.refuse_unknown()
+
+    def frame(self, spark: SparkSession, ranges: Ranges, columns: Collection[str]) -> DataFrame:
+        self.begin(ranges)
         return reading.frame(spark, ranges, columns, self.settings, self.layout, self._listing.root)
 
     def locate(self, ranges: Ranges) -> Places:

@@ -54,10 +54,10 @@ class Form:
     def unfit_payload(value: Any) -> str | None:  # noqa: ARG004
         return None
 
-    def unfit(self, value: Column, shape: Shape, schema: StructType) -> Reasons:
+    def unfit(self, value: Column, shape: Shape, schema: StructType, sound: bool) -> Reasons:
         raise NotImplementedError
 
-    def line(self, value: Column, shape: Shape) -> Column | None:
+    def line(self, value: Column, shape: Shape, schema: StructType | None) -> Column | None:
         raise NotImplementedError
 
     def head(self, schema: StructType | None) -> bytes:  # noqa: ARG002
@@ -93,14 +93,14 @@ class Text(Form):
             return LINE_BREAK if b"\n" in value else None
         return NO_PAYLOAD if value is None else LINE_BREAK if isinstance(value, str) and "\n" in value else None
 
-    def unfit(self, value: Column, shape: Shape, schema: StructType) -> Reasons:
+    def unfit(self, value: Column, shape: Shape, schema: StructType, sound: bool) -> Reasons:
         from pyspark.sql import functions as F
 
-        del shape, schema
+        del shape, schema, sound
         return [(value.isNull(), NO_PAYLOAD), (F.contains(value, F.lit("\n")), LINE_BREAK)]
 
-    def line(self, value: Column, shape: Shape) -> Column | None:
-        del shape
+    def line(self, value: Column, shape: Shape, schema: StructType | None) -> Column | None:
+        del shape, schema
         return value
 
 
@@ -126,19 +126,19 @@ class Json(Form):
             return NOT_AN_OBJECT
         return None
 
-    def unfit(self, value: Column, shape: Shape, schema: StructType) -> Reasons:
+    def unfit(self, value: Column, shape: Shape, schema: StructType, sound: bool) -> Reasons:
         from pyspark.sql import functions as F
 
         if shape is Shape.TYPED:
-            why = unfit_for_json(_fields(schema), value)
-            return _missing(value, schema) + why
+            return _missing(value, schema, sound) + unfit_for_json(_fields(schema), value, sound=sound)
         text = value.cast("string")
         broken = ~F.startswith(text, F.lit("{")) | ~F.is_valid_utf8(text) | F.get_json_object(text, "$").isNull()
         return [(value.isNull(), NO_PAYLOAD), (broken, NOT_AN_OBJECT), (F.contains(text, F.lit("\n")), LINE_BREAK)]
 
-    def line(self, value: Column, shape: Shape) -> Column | None:
+    def line(self, value: Column, shape: Shape, schema: StructType | None) -> Column | None:
         from pyspark.sql import functions as F
 
+        del schema
         return F.to_json(value, record.JSON_OPTIONS) if shape is Shape.TYPED else value
 
 
@@ -146,16 +146,18 @@ class Csv(Form):
     shapes = frozenset({Shape.TYPED})
     suffix = ".csv"
 
-    def unfit(self, value: Column, shape: Shape, schema: StructType) -> Reasons:
+    def unfit(self, value: Column, shape: Shape, schema: StructType, sound: bool) -> Reasons:
         del shape
         fields = _fields(schema)
-        return _missing(value, schema) + unfit_for_csv(fields, value) + csv.unfit(fields, value)
+        return _missing(value, schema, sound) + unfit_for_csv(fields, value, sound=sound) + csv.unfit(fields, value)
 
-    def line(self, value: Column, shape: Shape) -> Column | None:
+    def line(self, value: Column, shape: Shape, schema: StructType | None) -> Column | None:
         from pyspark.sql import functions as F
 
         del shape
-        return F.to_csv(value, csv.write_options(self.settings.delimiter))
+        assert schema is not None
+        held = F.struct(*(csv.held(f, value).alias(f.name) for f in _fields(schema).fields))
+        return F.to_csv(held, csv.write_options(self.settings.delimiter))
 
     def head(self, schema: StructType | None) -> bytes:
         if not self.settings.header or schema is None:
@@ -173,12 +175,12 @@ class Parquet(Form):
         codec = self.settings.compression or "snappy"
         return self.suffix if codec == "none" else f".{codec}{self.suffix}"
 
-    def unfit(self, value: Column, shape: Shape, schema: StructType) -> Reasons:
+    def unfit(self, value: Column, shape: Shape, schema: StructType, sound: bool) -> Reasons:
         del shape
-        return _missing(value, schema)
+        return _missing(value, schema, sound)
 
-    def line(self, value: Column, shape: Shape) -> Column | None:
-        del value, shape
+    def line(self, value: Column, shape: Shape, schema: StructType | None) -> Column | None:
+        del value, shape, schema
         return None
 
     def weigh(self, path: Path) -> int:
@@ -202,8 +204,8 @@ def _fields(schema: StructType) -> StructType:
     return fields
 
 
-def _missing(value: Column, schema: StructType) -> Reasons:
-    return [(value.isNull(), NO_PAYLOAD)] if schema[record.AFTER].nullable else []
+def _missing(value: Column, schema: StructType, sound: bool) -> Reasons:
+    return [(value.isNull(), NO_PAYLOAD)] if schema[record.AFTER].nullable and not sound else []
 
 
 def put_in_front(path: Path, head: bytes) -> None:

@@ -99,6 +99,8 @@ class LateNacks:
             row = rows.get((r.seq, r.part), {})
             form = _form(row)
             given = aside.decoded(row[record.GIVEN]) if row.get(record.GIVEN) else form
+            if (line := row.get(record.LINE)) is not None:
+                given = {"after": aside.payload(line.encode() if isinstance(line, str) else line)}
             dead = aside.Dead(r.seq, r.part, name, r.code, r.reason, _now(), given, form)
             yield letter_of(self._work.lane.source, name, dead, place)
 

@@ -60,7 +60,7 @@ def materialise(spark: SparkSession, flow: Flow, columns: Sequence[str], folder:
     text = F.lit(None).cast("string")
     outcome = F.col(record.OUTCOME) if flow.marked else text
     names = [c for c in record.COLUMNS if c in columns]
-    kept = [*names, *([record.GIVEN] if record.GIVEN in rows.columns else [])]
+    kept = [*names, *(c for c in (record.GIVEN, record.LINE) if c in rows.columns)]
     line = F.col(record.ASIDE) if flow.marked else text
     rows = rows.select(
         *kept, line.alias(record.ASIDE), F.coalesce(outcome, F.lit(aside.DELIVERED)).alias(record.OUTCOME)

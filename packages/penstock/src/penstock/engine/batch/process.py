@@ -27,8 +27,10 @@ from penstock.record import Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
+    from pyspark.sql.types import DataType, StructType
 
 FILTERED = "filtered"
+_NOT_IN_PYTHON = ("interval month", "interval year", "variant")
 _ERROR = "_error"  # struct<node, code, error>
 _FORM = "_form"  # the payload when it failed
 _KEPT = "_kept"  # struct: what the source gave, of the columns that may change
@@ -42,6 +44,7 @@ class Flow:
     filtered: tuple[Observation, ...] = ()  # FILTERED; read them only after the job succeeded
     ordered: bool = True  # partitions are in order; else there is a column that says
     checked: bool = False  # nothing is in it that its destination can't hold
+    sound: bool = False  # typed payloads are there, and their texts are UTF-8
 
 
 def uses(nodes: Sequence[Node]) -> set[str]:
@@ -76,7 +79,12 @@ def process(
             flow = _spark(work, s, flow, stage, columns, keep_given=keep or check is not None)
         else:
             last = None if later or stage.schema is not None else check
-            flow = _python(work, s, flow, stage, columns, keep_given=keep or last is not check, check=last)
+            needless = last is not None and last.takes_sound and stage.nodes[-1].processor.sound
+            if check is not None and not later and stage.schema is not None:
+                needless = check.fits(stage.schema.ddl, stage.nodes[-1].processor.sound)
+            kept = keep or (last is not check and not needless)
+            flow = _python(work, s, flow, stage, columns, keep_given=kept, check=None if needless else last)
+            flow = replace(flow, checked=flow.checked or needless)
     return flow
 
 
@@ -87,7 +95,7 @@ def _python(
     work: Work, s: Snapshot, flow: Flow, stage: Stage, returns: Sequence[str], *, keep_given: bool, check: Check | None
 ) -> Flow:
     needed = {record.AFTER, record.SEQ, record.PART, *uses(stage.nodes), *returns}
-    internal = {record.OUTCOME, record.ASIDE, record.GIVEN, record.ORDER}
+    internal = {record.OUTCOME, record.ASIDE, record.GIVEN, record.LINE, record.ORDER}
     locate = work.source.locate(s.ranges)
     function = PythonStage(
         work.lane.source,
@@ -101,10 +109,38 @@ def _python(
         check,
         not flow.ordered,
         stage.schema,
+        keep_given and _only_line(flow.rows.columns, needed, stage.given),
     )
     rows = flow.rows.select(*(c for c in flow.rows.columns if c in needed | internal))
+    if flow.shape is Shape.TYPED:
+        _refuse_for_python(rows, stage)
     out = rows.mapInArrow(function, function.ddl)
-    return replace(flow, rows=out, shape=stage.gives, marked=True, checked=check is not None)
+    return replace(flow, rows=out, shape=stage.gives, marked=True, checked=check is not None, sound=_sound(flow, stage))
+
+
+def _refuse_for_python(rows: DataFrame, stage: Stage) -> None:
+    """Types that Arrow in Python has not: a task could not even say which field it was."""
+    fields: StructType = rows.schema[record.AFTER].dataType  # type: ignore[assignment]
+    for field in fields.fields:
+        if _holds(field.dataType, _NOT_IN_PYTHON):
+            raise Stop(
+                f"The processor {stage.nodes[0].id!r} can't be given the field {field.name!r}",
+                code="processor.unsupported",
+                why=f"it is {field.dataType.simpleString()[:100]}, which Python has no value for",
+                hint="leave the column out with `columns`, or cast it to STRING or INT where it is written",
+            )
+
+
+def _holds(type_: DataType, names: tuple[str, ...]) -> bool:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(type_, StructType):
+        return any(_holds(f.dataType, names) for f in type_.fields)
+    if isinstance(type_, ArrayType):
+        return _holds(type_.elementType, names)
+    if isinstance(type_, MapType):
+        return _holds(type_.keyType, names) or _holds(type_.valueType, names)
+    return type_.simpleString().startswith(names)
 
 
 def _spark(work: Work, s: Snapshot, flow: Flow, stage: Stage, returns: Sequence[str], *, keep_given: bool) -> Flow:
@@ -139,7 +175,13 @@ def _spark(work: Work, s: Snapshot, flow: Flow, stage: Stage, returns: Sequence[
     out = rows.select(*returns, *internal)
     changed = any(record.AFTER in node.processor.uses for node in stage.nodes)
     checked = flow.checked and not changed
-    return replace(flow, rows=out, shape=shape, marked=True, filtered=(*flow.filtered, seen), checked=checked)
+    sound, filtered = _sound(flow, stage), (*flow.filtered, seen)
+    return replace(flow, rows=out, shape=shape, marked=True, filtered=filtered, checked=checked, sound=sound)
+
+
+def _sound(flow: Flow, stage: Stage) -> bool:
+    changing = [node.processor for node in stage.nodes if record.AFTER in node.processor.uses]
+    return all(p.sound for p in changing) if changing else flow.sound
 
 
 def _node(rows: DataFrame, node: Node, shape: Shape, *, rehearsal: bool) -> DataFrame:
@@ -249,9 +291,17 @@ _GIVEN_COLUMNS = (
 )
 
 
+def _only_line(columns: Collection[str], needed: Collection[str], shape: Shape) -> bool:
+    """Whether all that a dead letter has to show of a record is its raw payload."""
+    others = {record.KEY, record.BEFORE, record.POSITION, record.METADATA, record.OPERATION, record.NAMESPACE}
+    if record.LINE in columns:
+        return True
+    return shape is Shape.RAW and record.GIVEN not in columns and not others & set(columns) & set(needed)
+
+
 def _kept(rows: DataFrame, stage: Stage) -> list[str]:
     """The columns of a record that processors may change and a dead letter has to show as they were."""
-    if record.GIVEN in rows.columns:
+    if record.GIVEN in rows.columns or record.LINE in rows.columns:
         return []
     changed: set[str] = set().union(*(node.processor.uses for node in stage.nodes))
     return [c for c in _GIVEN_COLUMNS if c in rows.columns and c in changed]
@@ -263,6 +313,8 @@ def _given(rows: DataFrame, shape: Shape, kept: Collection[str] = ()) -> Column:
 
     if record.GIVEN in rows.columns:
         return F.col(record.GIVEN)
+    if record.LINE in rows.columns:
+        return F.to_json(F.struct(_payload(F.col(record.LINE), Shape.RAW).alias("after")))
     return _form_json(rows, shape, {c: F.col(f"{_KEPT}.{c}") for c in kept})
 
 

@@ -29,6 +29,7 @@ from penstock.ledger import Attempt, Snapshot
 from penstock.native import Delivery, ExactlyOnceDestination, Lines, Staged, Where
 from penstock.native.staging import FOLDER, part_order, sorted_writes
 from penstock.plan.nodes import Stage, fields, stages
+from penstock.record import Shape
 from penstock.testing import faults
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class StagedBatch:
 
 def stage(work: Work, s: Snapshot, attempt: Attempt) -> StagedBatch:
     faults.reach("stage")
+    work.source.begin(s.ranges)
     common = stages(work.nodes, work.source.shape)
     shape = common[-1].gives if common else work.source.shape
     own = {name: stages(t.nodes, shape) for name, t in work.targets.items()}
@@ -76,7 +78,7 @@ def stage(work: Work, s: Snapshot, attempt: Attempt) -> StagedBatch:
     late = {name for name, t in work.targets.items() if t.may_refuse(work.guarantee)}
     if len(work.targets) == 1 and not late:
         [(name, target)] = work.targets.items()
-        check = (name, target.destination.unfit_payload)
+        check = _check_of(name, target)
         flow = process(work, s, flow, (*common, *own[name]), _wanted(target), check=check)
         staged = _stage_target(work, s, attempt, name, target, flow, folder / "own" / name)
         result = StagedBatch(scan, Part(), {name: staged}, None)
@@ -89,7 +91,7 @@ def stage(work: Work, s: Snapshot, attempt: Attempt) -> StagedBatch:
         targets = {}
         for name, target in work.targets.items():
             fresh = kept.flow if faults.safeguard("materialise") else flow
-            check = (name, target.destination.unfit_payload)
+            check = _check_of(name, target)
             chained = process(work, s, fresh, own[name], _wanted(target), more=name in late, check=check)
             targets[name] = _stage_target(work, s, attempt, name, target, chained, folder / "own" / name)
         result = StagedBatch(scan, Part(kept.lines(), flow.filtered), targets, kept.folder if late else None)
@@ -102,7 +104,23 @@ def _shared_check(work: Work, common: Sequence[Stage]) -> Check | None:
     checks = {target.destination.unfit_payload for target in work.targets.values()}
     if len(checks) != 1 or not common or common[-1].where is not Where.PYTHON:
         return None
-    return ", ".join(work.targets), checks.pop()
+    sound = all(target.destination.takes_sound for target in work.targets.values())
+    return Check(", ".join(work.targets), checks.pop(), sound)
+
+
+def _check_of(name: str, target: Target) -> Check:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    destination = target.destination
+
+    def fits(ddl: str, sound: bool) -> bool:
+        if destination.columns - {record.AFTER}:
+            return False
+        schema: StructType = StructType.fromDDL(f"{record.AFTER} {ddl}")  # type: ignore[assignment]
+        return destination.unfit({record.AFTER: F.col(record.AFTER)}, Shape.TYPED, schema, sound=sound) is None
+
+    return Check(name, destination.unfit_payload, destination.takes_sound, fits)
 
 
 def _wanted(target: Target) -> frozenset[str]:
@@ -168,7 +186,7 @@ def _fitting(work: Work, s: Snapshot, name: str, target: Target, flow: Flow, col
         return flow
     rows = with_defaults(flow.rows, work, s, columns)
     here = {c: F.col(c) for c in record.COLUMNS if c in rows.columns}
-    unfit = target.destination.unfit(here, flow.shape, rows.schema)
+    unfit = target.destination.unfit(here, flow.shape, rows.schema, sound=flow.sound)
     if unfit is None:
         return flow
     rows = with_defaults(rows, work, s, {record.SEQ, record.PART})

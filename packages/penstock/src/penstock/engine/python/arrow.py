@@ -143,23 +143,27 @@ def sifted(batch: pa.RecordBatch, node: str) -> tuple[pa.RecordBatch, list[aside
     return batch.take(pa.array(good, pa.int64())), deads
 
 
-def _shown(value: pa.Scalar) -> Any:
-    """What a dead letter has of a value that Python has not: a number of days or microseconds, bytes in base64."""
-    if pa.types.is_string(value.type):
-        return {"base64": base64.b64encode(value.as_buffer().to_pybytes()).decode()}
+def _shown(column: pa.Array) -> Any:
+    """What a dead letter has of a value that Python has not: bytes, a number of days or microseconds."""
+    if pa.types.is_string(column.type):
+        return {"base64": base64.b64encode(column.view(pa.binary())[0].as_py()).decode()}
+    if pa.types.is_date32(column.type) or pa.types.is_timestamp(column.type):
+        return column.view(pa.int32() if pa.types.is_date32(column.type) else pa.int64())[0].as_py()
     try:
-        return value.value if pa.types.is_temporal(value.type) else str(value)
+        return str(column[0])
     except Exception:
-        return f"a {value.type}"
+        return "a value that can't be shown"
 
 
 def not_python(batch: pa.RecordBatch, i: int, node: str, e: NotPythonError) -> aside.Dead:
+    after = batch.column(record.AFTER).slice(i, 1)
     shown, bad = {}, ""
-    for name, value in batch.column(record.AFTER)[i].items():
+    for n, column in enumerate(after.flatten()):
+        name = after.type.field(n).name
         try:
-            shown[name] = value.as_py(maps_as_pydicts="strict")
+            [shown[name]] = column.to_pylist(maps_as_pydicts="strict")
         except Exception:
-            bad, shown[name] = bad or name, _shown(value)
+            bad, shown[name] = bad or name, _shown(column)
     part = batch.column(record.PART)[i].as_py() if record.PART in batch.schema.names else 0
     text = f"the field {bad!r} has no form in Python: {aside.describe(e.__cause__)}"
     given = aside.copied({"after": {"value": shown}})
@@ -214,6 +218,8 @@ def given_at(batch: pa.RecordBatch, i: int, after: Any) -> dict[str, Any]:
     if record.GIVEN in batch.schema.names:
         kept: dict[str, Any] = aside.decoded(batch.column(record.GIVEN)[i].as_py() or "{}")
         return kept
+    if record.LINE in batch.schema.names:
+        return {"after": aside.payload(values(batch.column(record.LINE).slice(i, 1))[0])}
     found = {"after": aside.payload(after)}
     for name in (record.KEY, record.BEFORE):
         if name in batch.schema.names:
@@ -227,6 +233,12 @@ def given_at(batch: pa.RecordBatch, i: int, after: Any) -> dict[str, Any]:
 
 def given_text(batch: pa.RecordBatch, i: int, after: Any, given: dict[str, Any] | None = None) -> str:
     return aside.encode(given or given_at(batch, i, after)).decode()
+
+
+def line_column(rows: pa.RecordBatch) -> pa.Array:
+    """The raw payloads that the source gave."""
+    line = rows.column(record.LINE if record.LINE in rows.schema.names else record.AFTER)
+    return line.view(pa.string()) if pa.types.is_binary(line.type) else line
 
 
 def given_column(rows: pa.RecordBatch) -> pa.Array:

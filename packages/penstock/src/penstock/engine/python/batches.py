@@ -16,6 +16,7 @@ from penstock.engine.python.arrow import (
     as_type,
     given_at,
     given_column,
+    line_column,
     not_python,
     values,
 )
@@ -112,7 +113,7 @@ def _judged(rows: pa.RecordBatch, out: pa.RecordBatch, node: Node, stage: Python
         elif identity is not None and name in identity.schema.names:
             columns[name] = identity.column(name)
     if stage.keep_given and identity is not None:
-        columns[record.GIVEN] = given_column(identity)
+        columns[stage.given] = line_column(identity) if stage.only_line else given_column(identity)
     return _Done(columns, aside.Count(rows.num_rows, 0, sum(dropped), len(kept), len(deads)), deads)
 
 

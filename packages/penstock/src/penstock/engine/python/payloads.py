@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock import record
 from penstock.engine import aside
-from penstock.engine.python.arrow import given_at, given_column, opened, values
+from penstock.engine.python.arrow import given_at, given_column, line_column, opened, values
 from penstock.engine.python.records import record_at
 from penstock.engine.python.stage import Op, PythonStage, Run
 from penstock.plan.sql import compile_condition
@@ -78,7 +78,7 @@ def on_payloads(stage: PythonStage) -> Run | None:
                 if name in rows.schema.names:
                     columns[name] = rows.column(name)
             if stage.keep_given:
-                columns[record.GIVEN] = given_column(rows)
+                columns[stage.given] = line_column(rows) if stage.only_line else given_column(rows)
         yield stage.out(columns, len(out))
         yield stage.aside(deads, aside.Count(len(given), 0, filtered, len(out), len(deads)))
 

@@ -9,7 +9,18 @@ import pyarrow as pa
 
 from penstock import record
 from penstock.engine import aside
-from penstock.engine.python.arrow import IDENTITY, PAYLOADS, TYPES, as_type, cell, given_at, given_text, opened, values
+from penstock.engine.python.arrow import (
+    IDENTITY,
+    PAYLOADS,
+    TYPES,
+    as_type,
+    cell,
+    given_at,
+    given_text,
+    line_column,
+    opened,
+    values,
+)
 from penstock.engine.python.stage import Op, PythonStage, Run
 from penstock.plan.nodes import Node
 from penstock.plan.sql import compile_condition
@@ -51,7 +62,7 @@ def on_records(stage: PythonStage) -> Run:
                         cells.append([cell(r, name) for name in own])
                     texts.append(text)
                     kept.append(i)
-                    if stage.keep_given:
+                    if stage.keep_given and not stage.only_line:
                         givens.append(given_text(batch, i, original, given))
                     continue
             except Exception as e:
@@ -77,14 +88,16 @@ def on_records(stage: PythonStage) -> Run:
                     texts.append(text)
                     cells.append(values)
                     kept.append(i)
-                    if stage.keep_given:
+                    if stage.keep_given and not stage.only_line:
                         givens.append(given_text(batch, i, original, given))
         columns = identity(stage, batch, kept, part_of)
         columns[record.AFTER] = stage.after(texts)
         for n, name in enumerate(own):
             type_ = pa.binary() if name in PAYLOADS else TYPES[name]
             columns[name] = as_type(pa.array([c[n] for c in cells], type_), TYPES[name])
-        if stage.keep_given:
+        if stage.keep_given and stage.only_line:
+            columns[record.LINE] = line_column(batch).take(pa.array(kept, pa.int64()))
+        elif stage.keep_given:
             columns[record.GIVEN] = pa.array(givens, pa.string())
         yield stage.out(columns, len(texts))
         yield stage.aside(deads, aside.Count(batch.num_rows, produced, filtered, len(texts), len(deads)))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -31,7 +31,15 @@ from penstock_sdk.record import Place, Record
 Op = Callable[[Any], Any]
 Run = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
 
-Check = tuple[str, Callable[[Any], str | None]]
+
+class Check(NamedTuple):
+    """What the destination of this name can't hold."""
+
+    name: str
+    unfit: Callable[[Any], str | None]
+    takes_sound: bool = False  # nothing that is sound need be looked at
+    fits: Callable[[str, bool], bool] = lambda _ddl, _sound: False  # it can hold whatever has this type, and is sound
+
 
 SECOND_TRY = "penstock: at most once, so a second try of a task is refused"
 
@@ -55,6 +63,7 @@ class PythonStage:
     check: Check | None = None  # what the destination of this name can't hold
     order: bool = False  # pass the column on by which stretches of a strand follow each other
     typed: Typed | None = None  # what the last processor gives becomes a typed column
+    only_line: bool = False  # what the source gave is sent along as the raw payload that it was
 
     @property
     def opens(self) -> bool:
@@ -68,10 +77,14 @@ class PythonStage:
         types = DDL if self.typed is None else {**DDL, record.AFTER: self.typed.ddl}
         columns = [*((c, types[c]) for c in self.returns), (record.OUTCOME, "string"), (record.ASIDE, "string")]
         if self.keep_given:
-            columns.append((record.GIVEN, "string"))
+            columns.append((self.given, "string"))
         if self.order:
             columns.append((record.ORDER, "long"))
         return ", ".join(f"`{name}` {type_}" for name, type_ in columns)
+
+    @property
+    def given(self) -> str:
+        return record.LINE if self.only_line else record.GIVEN
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self.once:
@@ -140,7 +153,7 @@ class PythonStage:
 
     def out(self, columns: Mapping[str, pa.Array], rows: int | None = None) -> pa.RecordBatch:
         n = len(next(iter(columns.values()))) if rows is None else rows
-        names = [*self.returns, record.OUTCOME, record.ASIDE, *([record.GIVEN] if self.keep_given else [])]
+        names = [*self.returns, record.OUTCOME, record.ASIDE, *([self.given] if self.keep_given else [])]
         types = [self.type_of(name) for name in names]
         arrays = [
             as_type(columns[name], type_) if name in columns else _constant(self, name, type_, n)
