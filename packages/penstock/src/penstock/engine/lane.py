@@ -280,7 +280,8 @@ class LaneLoop:
         error = classify(e)
         if not isinstance(e, PenstockError) and not isinstance(error, SparkDied) and _stopped(work):
             error = SparkDied("Spark was shut down", code="spark.died", why=error.why, hint="see spark.log")
-        if not isinstance(e, PenstockError) and not isinstance(error, SparkDied):
+        foreign = not isinstance(e, PenstockError) or isinstance(e, UnreadableFile)
+        if foreign and not isinstance(error, SparkDied):
             try:
                 work.source.recheck(s.ranges)
             except PenstockError as changed:

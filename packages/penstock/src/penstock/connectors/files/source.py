@@ -104,6 +104,8 @@ class FilesSource(NativeSource[FilesSourceSettings]):
             ranges, full = self._cut(known, limits) if self._list(known) else ([], False)
         if not ranges:
             return None
+        if not self._backlog:
+            self._next_listing = 0.0  # there may be more: look again as soon as this batch is done, or given up
         gone = tuple(path for path, since in self._gone.items() if time.monotonic() - since >= FORGET_AFTER)
         next_seq = max([known.next_seq, *(r.base + _most_records(r) for r in ranges)])
         return Ranges(tuple(ranges), next_seq, gone, full or bool(self._backlog))
