@@ -29,8 +29,7 @@ GROUPS_PER_CORE = 4
 PLACE_MASK = (1 << 33) - 1  # the part of monotonically_increasing_id that counts rows of a partition
 MAP_LIMIT = 64  # up to this many files the bases are a map literal, above it a broadcast join
 MANY, SMALL = 32, 1024 * 1024  # more files than this, smaller than this on average, are read by `lines.py`
-_NEEDS_PLACE = {record.SEQ, record.POSITION, record.METADATA}
-_FILE = "penstock.file"
+_PLACE = (record.SEQ, record.POSITION, record.METADATA)
 
 
 def frame(
@@ -44,7 +43,7 @@ def frame(
     if settings.format == "parquet":
         return _parquet(spark, ranges, columns, settings, layout, root)
     skip = settings.format == "csv" and settings.header
-    wanted = [c for c in (record.SEQ, record.POSITION, record.METADATA) if c in columns]
+    wanted = [c for c in _PLACE if c in columns]
     if settings.multi_line:
         return _records(spark, ranges, wanted, settings, layout, root)
     if _by_ourselves(ranges):
@@ -96,31 +95,33 @@ def _parquet(
     except AnalysisException as e:  # files of a batch share a layout, so it is the same with all of them
         raise UnreadableFile(ranges[0].strand, str(e).splitlines()[0]) from e
     bases = _spark_names(rows, ranges)
-    names = list(rows.columns)
-    if settings.columns is not None:
-        asked = [name.strip() for name in settings.columns.split(",")]
-        missing = [name for name in asked if name not in names and name not in layout.partitions]
-        if missing:
-            raise Stop(
-                f"The file {ranges[0].strand} has no column {missing[0]!r}",
-                code="files.column",
-                why=f"it has {', '.join(names[:50])}",
-                hint="correct `columns`",
-            )
-        names = [name for name in names if name in asked]
     pruned = {c.partition(".")[2] for c in columns if c.startswith(f"{record.AFTER}.")}
-    if pruned:
-        names = [name for name in names if name in pruned]
-    fields = [_col(quoted(name)).alias(name) for name in names]
+    names = [name for name in _asked(settings, rows, ranges, layout) if not pruned or name in pruned]
     path = _local(rows)
-    extra = [name for name in layout.partitions if name not in rows.columns]
-    if settings.columns is not None:
-        extra = [name for name in extra if name in asked]
-    fields += [_partition(path, name, root).alias(name) for name in extra]
-    wanted = [c for c in (record.SEQ, record.POSITION, record.METADATA) if c in columns]
+    fields = [
+        (_col(quoted(name)) if name in rows.columns else _partition(path, name, root)).alias(name) for name in names
+    ]
+    wanted = [c for c in _PLACE if c in columns]
     after = {record.AFTER: F.struct(*fields)} if fields and (pruned or record.AFTER in columns) else {}
     place = _metadata(rows)["row_index"]
     return _grouped(spark, _with_place(spark, rows, bases, after, wanted, place, layout, root), ranges)
+
+
+def _asked(settings: FilesSourceSettings, rows: DataFrame, ranges: Ranges, layout: Layout) -> list[str]:
+    """The columns of the payload: those of the file, and behind them what stands in names of folders."""
+    every = [*rows.columns, *(name for name in layout.partitions if name not in rows.columns)]
+    if settings.columns is None:
+        return every
+    asked = [name.strip() for name in settings.columns.split(",")]
+    missing = [name for name in asked if name not in every]
+    if missing:
+        raise Stop(
+            f"The file {ranges[0].strand} has no column {missing[0]!r}",
+            code="files.column",
+            why=f"it has {', '.join(every[:50])}",
+            hint="correct `columns`",
+        )
+    return [name for name in every if name in asked]
 
 
 def _records(
@@ -163,7 +164,7 @@ def _with_place(
         table = spark.createDataFrame(pa.table({"_path": list(bases), "_base": list(bases.values())}))
         rows = rows.join(F.broadcast(table), "_path", "left")
     local = _decoded(F.col("_path"))
-    found = [F.lit(_FILE), local]
+    found = [F.lit(lines.FILE), local]
     for name in layout.partitions:
         found += [F.lit(PARTITION + name), _partition(local, name, root)]
     metadata = F.create_map(*found)

@@ -44,7 +44,7 @@ class Flow:
     filtered: tuple[Observation, ...] = ()  # FILTERED; read them only after the job succeeded
     ordered: bool = True  # partitions are in order; else there is a column that says
     checked: bool = False  # nothing is in it that its destination can't hold
-    sound: bool = False  # typed payloads are there, and their texts are UTF-8
+    sound: bool = False  # see `Processor.sound`
 
 
 def uses(nodes: Sequence[Node]) -> set[str]:
