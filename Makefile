@@ -44,6 +44,7 @@ bench: $(STAMP)
 # Rewrites what is generated in docs/.
 docs: $(STAMP)
 	$(BIN)/python scripts/contract.py
+	$(BIN)/python scripts/processors.py
 
 # Pins what setup installs. Run it after changing a dependency; the result names versions only.
 lock: $(STAMP)

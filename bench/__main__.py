@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from bench import decode, fanout, formats, idle, python, scale, text
+from bench import chain, decode, fanout, formats, idle, processors, python, scale, text
 
 BENCHMARKS = {
     "text": text.main,
     "formats": formats.main,
     "decode": decode.main,
+    "chain": chain.main,
+    "processors": processors.main,
     "python": python.main,
     "fanout": fanout.main,
     "scale": scale.main,

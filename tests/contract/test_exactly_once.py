@@ -48,11 +48,13 @@ def test_the_positions_of_every_input_are_written_before_anything_is_read(make_c
 def test_a_batch_keeps_its_hash_over_attempts_processes_and_changed_code(case: Case) -> None:
     case.issue(files=1)
     hashes = set()
+    (case.root / "loses.py").write_text("def one(batch):\n    return batch.slice(1)\n")
     for n in range(4):  # two of the four fail instead of dying: three deaths would have the batch cut
-        condition = f"after like 'nothing {n}%'" if n % 2 == 0 else "no_such_column = 1"
-        case.processors = f'    processors: [{{id: p{n}, plugin: filter, condition: "{condition}"}}]'
+        keeps = f"{{id: p{n}, plugin: filter, condition: \"after like 'nothing {n}%'\"}}"
+        loses = f'{{id: p{n}, plugin: python, settings: {{function: "loses:one", batch: "true"}}}}'
+        case.processors = f"    processors: [{keeps if n % 2 == 0 else loses}]"
         case.configure()
-        ended = case.run(kill_at="K6")
+        ended = case.run(kill_at="K6" if n % 2 == 0 else None)
         assert ended.killed == (n % 2 == 0), ended.err
         hashes |= {p.name for p in (case.out / "_penstock" / "p.in").iterdir() if p.is_dir()}
     case.processors = ""

@@ -12,7 +12,8 @@ from penstock.connectors.files.destination import FilesDestination
 from penstock.connectors.files.settings import FilesDestinationSettings
 from penstock.engine.backoff import Backoff
 from penstock.native import Delivery, Retry, Staged
-from penstock.pipeline import Pipeline, Summary, run
+from penstock.pipeline import Pipeline, run
+from penstock.summary import Summary
 from penstock.testing import faults
 from tests.support import oracle
 from tests.support.harness import age

@@ -17,7 +17,8 @@ from penstock.connectors.files.settings import FilesSourceSettings
 from penstock.connectors.files.source import FilesSource
 from penstock.engine import session
 from penstock.native import Known, Limits
-from penstock.pipeline import Pipeline, Summary, run
+from penstock.pipeline import Pipeline, run
+from penstock.summary import Summary
 from penstock.testing import faults
 from tests.support import oracle
 from tests.support.harness import Case, age

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock import Pipeline
-from penstock.pipeline import Summary
+from penstock.summary import Summary
 from penstock_sdk.record import Record
 
 pytestmark = pytest.mark.spark

@@ -109,7 +109,9 @@ def test_an_object_that_is_taken_apart_and_put_together_has_the_same_values(
             if found.get(i) != want
         ]
         assert wrong == []
-        assert found.keys() == expected.keys()
+        # what is not strict JSON is a nack of the format, and taken by json.decode, as in Conduit
+        taken = {"jsur:1", "jnul:2", "jnan:3"} if name == "text" else set()
+        assert found.keys() == expected.keys() | taken
 
 
 # -- from every format to every other and back --------------------------------------------------------------------------------------

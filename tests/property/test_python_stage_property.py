@@ -19,6 +19,7 @@ from penstock.engine import aside
 from penstock.engine.python.payloads import on_payloads
 from penstock.engine.python.stage import PythonStage
 from penstock.native import Processor, Rejected
+from penstock.plan.condition import Condition
 from penstock.plan.nodes import Node
 from penstock.plugins import builtin
 from penstock.processors.python import FunctionProcessor
@@ -31,7 +32,7 @@ CHECK = ("out", FilesDestination(FilesDestinationSettings(path="/out"), "out").u
 def node(plugin: str, id: str, condition: str = "", **options: Any) -> Node:
     cls = builtin.settings_class("processor", plugin)
     made: Processor[Any] = builtin.implementation("processor", plugin)(cls(**options), id)
-    return Node(made, condition)
+    return Node(made, Condition(condition))
 
 
 def batch(payloads: list[bytes | None], first: int = 0) -> pa.RecordBatch:

@@ -88,7 +88,7 @@ def _of_spark(imported: set[str]) -> set[str]:
 def test_help_and_version_answer_without_loading_spark(tmp_path: Path, arguments: list[str]) -> None:
     code, imported = _imported(tmp_path, *arguments)
     assert code == 0
-    assert "penstock.cli.run" in imported
+    assert "penstock.errors" in imported
     assert _of_spark(imported) == set()
 
 
@@ -122,7 +122,7 @@ def test_this_java_leaves_its_mark_when_a_pipeline_is_fine(command: Command) -> 
     [
         ("conn", "con", "config.unknown-key", "did you mean 'connectors'?"),
         ("path: in", "pth: in", "config.unknown-key", "did you mean 'path'?"),
-        ("plugin: files", "plugin: flies", "config.unknown-plugin", "known are: files"),
+        ("plugin: files", "plugin: flies", "config.unknown-plugin", "did you mean 'files'?"),
         ("type: source", "type: sauce", "config.bad-value", "'source' or 'destination'"),
         ("path: in", "path: $NOT_SET_ANYWHERE", "config.unset-variable", "NOT_SET_ANYWHERE"),
         ("path: in", "path: in, settle: 5", "config.bad-value", "duration"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.pipeline import Pipeline
-from scripts import contract
+from scripts import contract, processors
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "packages"
@@ -20,13 +20,13 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 # Codes are given by keyword (`code="a.b"`), by place to what makes a problem, or put together from a kind.
-_BY_KEYWORD = re.compile(r'\bcode ?= ?"([a-z.-]+)"')
+_BY_KEYWORD = re.compile(r'\bcode ?= ?"([a-z0-9.-]+)"')
 _BY_PLACE = re.compile(r'"(config\.[a-z-]+)"')
 _MADE = re.compile(r'f"(config\.[a-z-]*)\{kind\}"')
 # Codes of nacks are given by place or as a default.
-_OF_NACKS = re.compile(r'"((?:processor|destination|batch|sql)\.[a-z-]+)"')
+_OF_NACKS = re.compile(r'"((?:processor|destination|batch|sql|expect|skip)\.[a-z-]+)"')
 _KINDS = ("source", "destination")
-_LISTED = re.compile(r"^\| `([a-z-]+\.[a-z-]+)` \|", re.MULTILINE)
+_LISTED = re.compile(r"^\| `([a-z0-9-]+\.[a-z-]+)` \|", re.MULTILINE)
 
 
 def _name(path: Path) -> str:
@@ -98,11 +98,19 @@ def test_the_function_of_the_example_has_an_answer_for_every_order() -> None:
     assert isinstance(clean(Record({"customer": " "})), Reject)
 
 
-def test_every_built_in_processor_has_a_section() -> None:
+def test_every_built_in_processor_has_a_page_that_is_fresh() -> None:
+    made = processors.pages()
+    assert len(made) > 20
+    stale = [_name(ROOT / path) for path, text in made.items() if (ROOT / path).read_text() != text]
+    assert stale == [], "run make docs"
+    assert {p.relative_to(ROOT) for p in (ROOT / processors.FOLDER).glob("*.md")} < set(made)
+
+
+def test_every_built_in_processor_but_python_has_an_example() -> None:
     from penstock.plugins import builtin
 
-    page = (ROOT / "docs" / "reference" / "processors.md").read_text()
-    assert [name for name in builtin.PROCESSORS if f"\n## `{name}`\n" not in page] == []
+    without = [n for n in builtin.PROCESSORS if builtin.implementation("processor", n).example is None]
+    assert without == ["python"]
 
 
 def _codes_in_source() -> set[str]:

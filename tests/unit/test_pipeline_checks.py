@@ -91,7 +91,7 @@ def test_a_processor_that_can_not_work_on_what_reaches_it_is_refused_with_its_pl
     [
         "after.x =",
         "after.x = = 1",
-        "{{ eq .Metadata.x 1 }}",
+        "{{ eq .Metadata.x",
         "explode(after.x)",
         "select 1",
         "(",
@@ -100,15 +100,16 @@ def test_a_processor_that_can_not_work_on_what_reaches_it_is_refused_with_its_pl
 )
 def test_a_condition_that_can_not_be_used_is_refused_with_its_place(tmp_path: Path, condition: str) -> None:
     text = with_processors("{id: d, plugin: json.decode}", f'{{id: a, plugin: filter, condition: "{condition}"}}')
-    problem = the_one(tmp_path, text, "config.shape", f'"{condition}"')
+    code = "config.bad-template" if "{{" in condition else "config.bad-condition"
+    problem = the_one(tmp_path, text, code, f'"{condition}"')
     assert "processor 'a'" in problem.what
     assert "condition" in problem.what
 
 
-@pytest.mark.parametrize("condition", ["after.x =", "(", "{{ . }}"])
+@pytest.mark.parametrize("condition", ["after.x =", "(", "{{ . "])
 def test_a_condition_in_columns_is_parsed_too(tmp_path: Path, condition: str) -> None:
     text = with_processors(f'{{id: a, plugin: filter, condition: "{condition}"}}')
-    the_one(tmp_path, text, "config.shape", f'"{condition}"')
+    the_one(tmp_path, text, "config.bad-template" if "{{" in condition else "config.bad-condition", f'"{condition}"')
 
 
 def test_a_condition_on_a_field_of_a_raw_payload_is_refused_and_names_json_decode(tmp_path: Path) -> None:
@@ -133,13 +134,13 @@ def test_a_condition_may_use_variables(tmp_path: Path, monkeypatch: pytest.Monke
     path.write_text(
         with_processors("{id: d, plugin: json.decode}", '{id: a, plugin: filter, condition: "after.x < $LIMIT"}')
     )
-    assert Pipeline.from_file(path).plan().lanes[0].nodes[1].condition == "after.x < 5"
+    assert Pipeline.from_file(path).plan().lanes[0].nodes[1].condition.text == "after.x < 5"
 
 
 def test_a_blank_condition_is_none(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(with_processors('{id: a, plugin: filter, condition: "  "}'))
-    assert Pipeline.from_file(path).plan().lanes[0].nodes[0].condition == ""
+    assert not Pipeline.from_file(path).plan().lanes[0].nodes[0].condition
 
 
 def test_a_function_of_batches_takes_no_condition(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Pipeline, Summary
+from penstock.assembly import rebuild as _rebuild
 from penstock.config import ConfigErrors
 from penstock.connectors.files.destination import FilesDestination
 from penstock.engine.frontier import frontier
@@ -16,7 +17,7 @@ from penstock.engine.lane import Remaining, Status
 from penstock.engine.supervisor import LaneResult, PipelineResult
 from penstock.errors import Stop, UsageError
 from penstock.ledger import Ledger, Nack, Prepared, TargetRef
-from penstock.pipeline import _rebuild, run
+from penstock.pipeline import run
 from penstock.ranges import Range, Ranges
 
 

@@ -60,7 +60,7 @@ def test_a_copy_has_the_changes_and_shares_only_payloads() -> None:
     after = {"x": [1]}
     r = Record(
         after, before=b"b", key=b"k", position=b"p", operation="update", namespace="n", phase="copy",
-        metadata={"m": "1"}, timestamp=at, source="s", seq=5, part=2,
+        metadata={"m": "1", "opencdc.collection": "n"}, timestamp=at, source="s", seq=5, part=2,
     )  # fmt: skip
     copy = r.derive(key=b"new", operation="delete")
     assert (copy.key, copy.operation) == (b"new", "delete")
@@ -68,7 +68,7 @@ def test_a_copy_has_the_changes_and_shares_only_payloads() -> None:
     for name in ("before", "position", "namespace", "phase", "timestamp", "source", "seq", "part", "id"):
         assert getattr(copy, name) == getattr(r, name)
     copy.metadata["m"] = "2"
-    assert r.metadata == {"m": "1"}
+    assert r.metadata == {"m": "1", "opencdc.collection": "n"}
     assert copy.after is after
 
 
@@ -138,3 +138,28 @@ def test_drop_is_one_object_in_every_process() -> None:
 def test_a_record_survives_pickle() -> None:
     r = pickle.loads(pickle.dumps(Record({"a": 1}, position=b"p", metadata={"m": "1"}, seq=3)))
     assert (r.after, r.position, r.metadata, r.seq) == ({"a": 1}, b"p", {"m": "1"}, 3)
+
+
+def test_the_namespace_is_a_key_of_the_metadata_both_ways() -> None:
+    given = {"m": "1"}
+    r = Record(b"a", namespace="n", metadata=given)
+    assert r.metadata == {"m": "1", "opencdc.collection": "n"}
+    assert given == {"m": "1"}
+    r.metadata["opencdc.collection"] = "x"
+    assert r.namespace == "x"
+    r.namespace = "y"
+    assert r.metadata["opencdc.collection"] == "y"
+    r.namespace = None
+    assert "opencdc.collection" not in r.metadata
+    r.metadata = {"opencdc.collection": "z"}
+    assert [r.namespace] == ["z"]
+    assert r.derive(namespace="w").metadata == {"opencdc.collection": "w"}
+    assert Record(b"a", metadata={"opencdc.collection": "z"}).namespace == "z"
+
+
+def test_the_namespace_of_a_located_record_joins_its_metadata_when_that_is_asked_for() -> None:
+    r = Record(b"a", namespace="n", seq=7, locate=lambda seq: (b"%d" % seq, {"at": str(seq)}))
+    assert r.namespace == "n"
+    assert r.metadata == {"at": "7", "opencdc.collection": "n"}
+    other = Record(b"a", seq=7, locate=lambda seq: (b"%d" % seq, {"opencdc.collection": "there"}))
+    assert (other.metadata, other.namespace) == ({"opencdc.collection": "there"}, "there")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import Record
-from penstock.plan.reference import BadReference, Reference
+from penstock.plan.reference import PAYLOAD, RECORD, BadReference, Reference
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,20 @@ from penstock.plan.reference import BadReference, Reference
     [
         (".Payload.After", "after", ()),
         (".payload.after", "after", ()),
-        (".PAYLOAD.AFTER.X", "after", ("X",)),  # the fixed part ignores case, a field does not
+        (".payload.After.X", "after", ("X",)),  # each word of the fixed part may begin with a small letter
+        (".Payload.after.X", "after", ("X",)),
+        (".metadata.x", "metadata", ("x",)),
+        (".operation", "operation", ()),
+        ("$.Payload.After.x", "after", ("x",)),
+        ("..Key.x", "key", ("x",)),
+        ('.Payload["After"].x', "after", ("x",)),
+        ('.Payload.After.a["b"].c', "after", ("a", "b", "c")),
+        ('.Payload.After["a.b"]["c d"]', "after", ("a.b", "c d")),
+        ('.Payload.After[""]', "after", ("",)),
+        (r'.Payload.After["a\"b"]', "after", (r"a\"b",)),  # Conduit keeps the backslash
+        (r'.Payload.After["\x"]', "after", (r"\x",)),
+        (".Payload.After._1é世", "after", ("_1é世",)),
+        (".Payload.After.٣", "after", ("٣",)),  # a digit, but none of 0 to 9
         (".Payload.Before.x.y", "before", ("x", "y")),
         (".Key", "key", ()),
         (".Key.id", "key", ("id",)),
@@ -34,6 +47,8 @@ from penstock.plan.reference import BadReference, Reference
         ('after[""]', "after", ("",)),
         ("after.a-b.ü", "after", ("a-b", "ü")),
         ("after.0", "after", ("0",)),
+        ("metadata.k", "metadata", ("k",)),
+        ("namespace", "metadata", ("opencdc.collection",)),
     ],
 )
 def test_a_reference_is_a_column_and_a_way_into_it(text: str, root: str, path: tuple[str, ...]) -> None:
@@ -69,7 +84,39 @@ def test_a_reference_is_a_column_and_a_way_into_it(text: str, root: str, path: t
         "after.x]",
         ".Source",
         "seq",
-        "namespace",
+        "$",
+        "$x",
+        "$..Key",
+        "$ .Key",
+        "..",
+        '.["Key"]',
+        ".PAYLOAD.After",
+        ".Payload.AFTER",
+        '.Payload["after"]',
+        ".Payload.After.1",
+        ".Payload.After.a-b",
+        ".Payload.After.a b",
+        ".Payload.After.x ",
+        " .Payload.After.x",
+        ".Payload.After.",
+        ".Payload.After..x",
+        '.Payload.After.["x"]',
+        ".Payload.After['x']",
+        '.Payload.After[ "x"]',
+        '.Payload.After["x"',
+        '.Payload.After["x\\"]',
+        '.Payload.After["x\ny"]',
+        '.Payload.After["x"]y',
+        ".Payload.After.x]",
+        ".Payload.After.²",
+        ".Payload.After.½x",
+        ".Payload.After.x\u0301",  # an accent of its own is no letter
+        ".Metadata.a.b",
+        "metadata.a.b",
+        ".Operation.x",
+        ".Position.x",
+        "operation.x",
+        "Payload.After.x",
     ],
 )
 def test_what_is_no_reference_is_refused_with_words_that_begin_with_must(text: str) -> None:
@@ -81,6 +128,19 @@ def test_what_is_no_reference_is_refused_with_words_that_begin_with_must(text: s
 def test_the_refusal_says_from_where_on_it_can_not_be_read() -> None:
     with pytest.raises(BadReference, match=r"'after\.x\[0\]' can't be read from '\[0\]' on"):
         Reference.parse("after.x[0]")
+
+
+@pytest.mark.parametrize("text", ["", ".", "$"])
+def test_the_record_and_both_payloads_are_references_where_they_are_asked_for(text: str) -> None:
+    assert Reference.parse(text, whole=True) == Reference(RECORD, ())
+    assert Reference.parse(".payload", whole=True) == Reference(PAYLOAD, ())
+    with pytest.raises(BadReference):
+        Reference.parse(text)
+
+
+def test_a_key_of_the_metadata_with_points_in_it_is_written_in_brackets() -> None:
+    with pytest.raises(BadReference, match=r'\.Metadata\["opencdc\.collection"\]'):
+        Reference.parse(".Metadata.opencdc.collection")
 
 
 def get(text: str, r: Record) -> Any:

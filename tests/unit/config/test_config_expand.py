@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config import BadReferenceError, expand, expand_settings
-from penstock.config.expand import unresolved
+from penstock.config.expand import anchored, unresolved
 
-ENV = {"X": "one", "Y_2": "two", "EMPTY": "", "TRICK": "$X ${Y_2}"}
+ENV = {"X": "one", "Y_2": "two", "EMPTY": "", "TRICK": "$X ${Y_2}", "é": "acc", "a.b": "dot"}
 
 
 @pytest.mark.parametrize(
@@ -21,6 +24,11 @@ ENV = {"X": "one", "Y_2": "two", "EMPTY": "", "TRICK": "$X ${Y_2}"}
         ("${env:X}", "one"),
         ("a${X}b$Y_2/c", "aoneb" + "two/c"),
         ("[${EMPTY}]", "[]"),
+        ("$X}", "one}"),
+        ("\\$X", "\\one"),
+        ("${X}}", "one}"),
+        ("${é}", "acc"),
+        ("${a.b}", "dot"),
         ("${env:X:-other}", "one"),
         ("${env:NO:-a default: {x}}", "a default: {x}"),
         ("${env:NO:-}", ""),
@@ -37,7 +45,9 @@ def test_a_value_is_not_expanded_again() -> None:
     assert expand("$TRICK", ENV) == "$X ${Y_2}"
 
 
-@pytest.mark.parametrize("text", ["^a$", "$.x.y", "a $ b", "x$|y", "$", "$(", "{X}"])
+@pytest.mark.parametrize(
+    "text", ["^a$", "$.x.y", "a $ b", "x$|y", "$", "$(", "{X}", "$é", "a$, b", "{{ $.Payload.After.x }}"]
+)
 def test_a_dollar_that_starts_no_reference_stays(text: str) -> None:
     assert expand(text, ENV) == text
 
@@ -62,6 +72,80 @@ def test_what_conduit_would_make_empty_is_refused(text: str) -> None:
         expand(text, ENV)
     assert caught.value.code == "config.bad-reference"
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["${NO:-d}", "${NO-d}", "${X:+d}", "${X:=d}", "${X:?d}"])
+def test_a_default_as_shells_write_it_is_refused_with_ours(text: str) -> None:
+    (error,) = unresolved(text, ENV)
+    assert error.hint == f"for a default write ${{env:{text[2]}{'O' if text[3] == 'O' else ''}:-d}}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ $x := 1 }}{{ $x }}",
+        "{{ range $i, $v := .Payload.After.a }}{{ $v }}{{ end }}",
+        "{{ $x }}",
+        "{{ $X := 1 }}",  # set, and not what is meant
+        "{{- with $y := .Key -}}{{ $y }}{{ end }}",
+    ],
+)
+def test_a_variable_of_a_template_is_refused_with_the_reason(text: str) -> None:
+    errors = unresolved(text, ENV)
+    assert {error.code for error in errors} == {"config.template-variable"}
+    assert "${literal:…}" in errors[0].hint
+    assert expand(f"${{literal:{text}}}", ENV) == text
+
+
+def test_the_environment_may_be_used_inside_a_template() -> None:
+    assert expand('{{ eq .Metadata.k "$X" }} $Y_2', ENV) == '{{ eq .Metadata.k "one" }} two'
+    (error,) = unresolved("{{ .Key }} $NO", ENV)
+    assert error.code == "config.unset-variable"
+
+
+# Files
+
+
+def test_a_file_gives_its_text_without_the_last_newline(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for content, value in (
+        (b"s\n", "s"),
+        (b"s", "s"),
+        (b"a\nb\n\n", "a\nb\n"),
+        (b"s\r\n", "s"),
+        (b"", ""),
+        (b"$X", "$X"),
+    ):
+        (tmp_path / "sub" / "p w").write_bytes(content)
+        assert expand("<${file:sub/p w}>", ENV, folder=tmp_path) == f"<{value}>"
+        assert expand(f"${{file:{tmp_path}/sub/p w}}", ENV) == value
+        assert expand_settings({"a": "${file:sub/p w}"}, ENV, folder=tmp_path) == {"a": value}
+
+
+@pytest.mark.parametrize("text", ["${file:}", "${file:$X}", "${file:a${X}}"])
+def test_the_path_of_a_file_is_plain(text: str) -> None:
+    (error, *_) = unresolved(text, ENV)
+    assert error.code == "config.bad-reference"
+
+
+@pytest.mark.parametrize("name", ["missing", ".", "binary", "large", "fifo"])
+def test_a_file_that_can_not_be_read_is_an_error_that_names_the_path_only(tmp_path: Path, name: str) -> None:
+    (tmp_path / "binary").write_bytes(b"hunter2\xff")
+    (tmp_path / "large").write_bytes(b"hunter2" * (1 << 18))
+    os.mkfifo(tmp_path / "fifo")
+    (error,) = unresolved(f"${{file:{name}}}", ENV, folder=tmp_path)
+    assert error.code == "config.unreadable-reference"
+    assert f"${{file:{name}}}" in error.what
+    assert "hunter" not in str(error) + repr(error)
+    assert error.hint
+
+
+def test_file_references_are_made_absolute_and_nothing_else_is_touched(tmp_path: Path) -> None:
+    text = "$X ${file:a/../b} ${literal:${file:c}} ${file:/d} ${env:Y:-{}} ${"
+    assert (
+        anchored(text, tmp_path)
+        == f"$X ${{file:{tmp_path}/b}} ${{literal:${{file:c}}}} ${{file:/d}} ${{env:Y:-{{}}}} ${{"
+    )
 
 
 def test_two_dollars_are_refused_with_what_to_write_instead() -> None:

@@ -146,6 +146,7 @@ def test_without_a_file_the_problems_have_no_place() -> None:
         parse_settings(Example, {"pth": "x"})
     assert str(caught.value) == (
         "[config.missing-key] the setting 'path' is missing\n"
+        "  do: add 'path: …'\n"
         "[config.unknown-key] unknown setting 'pth'\n"
         "  do: did you mean 'path'?"
     )

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 Payload = bytes | dict[str, Any] | None
+COLLECTION: Final = "opencdc.collection"  # the metadata key that is the namespace
 Place = tuple[bytes, dict[str, str]]  # position and metadata
 
 
@@ -34,12 +35,12 @@ class Record:
     __slots__ = (
         "_locate",
         "_metadata",
+        "_namespace",
         "_position",
         "_shared",
         "after",
         "before",
         "key",
-        "namespace",
         "operation",
         "part",
         "phase",
@@ -70,7 +71,7 @@ class Record:
         self.before = before
         self.key = key
         self.operation = operation
-        self.namespace = namespace
+        self._namespace = namespace
         self.phase = phase
         self.timestamp = timestamp
         self.source = source
@@ -80,12 +81,14 @@ class Record:
         if locate is None:
             self._position = position
             self._metadata = {} if metadata is None else metadata
+            self._named()
         else:
             self._position = None
             self._metadata = None
 
     _position: bytes | None
-    _metadata: dict[str, str] | None
+    _metadata: dict[str, str] | None  # once it is there, its `opencdc.collection` is the namespace
+    _namespace: str | None  # until then
     _shared: Mapping[str, Any]
 
     def __getattr__(self, name: str) -> Any:
@@ -116,11 +119,30 @@ class Record:
             self._fill()
         self._metadata = value
 
+    @property
+    def namespace(self) -> str | None:
+        """The collection, table or topic it belongs to: the metadata key `opencdc.collection`, whichever of both is set."""
+        return self._namespace if type(self._metadata) is not dict else self._metadata.get(COLLECTION)
+
+    @namespace.setter
+    def namespace(self, value: str | None) -> None:
+        self._namespace = value
+        if type(self._metadata) is dict:
+            if value is None:
+                self._metadata.pop(COLLECTION, None)
+            else:
+                self._metadata[COLLECTION] = value
+
     def _fill(self) -> None:
         assert self._locate is not None
         self._position, metadata = self._locate(self.seq)
         if self._metadata is None:
             self._metadata = metadata
+            self._named()
+
+    def _named(self) -> None:
+        if self._namespace is not None and self._metadata is not None:
+            self._metadata = {**self._metadata, COLLECTION: self._namespace}
 
     @property
     def id(self) -> str:
@@ -153,7 +175,7 @@ def shared_fields(source: str, timestamp: datetime | None, locate: Callable[[int
         "before": None,
         "key": None,
         "operation": "create",
-        "namespace": None,
+        "_namespace": None,
         "phase": "sync",
         "timestamp": timestamp,
         "source": source,

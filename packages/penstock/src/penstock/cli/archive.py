@@ -38,14 +38,26 @@ def build() -> Path | None:
 
 
 def train(folder: Path, made: Path) -> None:
-    """What a first run does, so that its classes are in the archive. In a process of its own: the JVM has to end."""
+    """What a first run does, so that its classes are in the archive: lines, a Python stage, Parquet. In a process of its own: the
+    JVM has to end."""
     (folder / "in").mkdir()
-    (folder / "in" / "lines.txt").write_text("one\ntwo\n")
+    (folder / "in" / "lines.txt").write_text('{"n": 1}\n{"n": 2}\n')
     spark = session.start("local[*,4]", {}, folder / "spark.log", [f"-XX:ArchiveClassesAtExit={made}", "-Xlog:disable"])
     gateway = spark.sparkContext._gateway
-    pipeline = Pipeline("train").source("in", "files", path=folder / "in", settle="0s")
-    pipeline.processor("keep", "filter", condition="seq < 0 and position is null")
-    pipeline.destination("out", "files", path=folder / "out").run(spark, state=folder / "state")
+    lines = Pipeline("lines").source("in", "files", path=folder / "in", settle="0s")
+    lines.processor("keep", "filter", condition="seq < 0 and position is null")
+    lines.destination("out", "files", path=folder / "lines")
+    python = Pipeline("python").source("in", "files", path=folder / "in", settle="0s").dead_letter_queue(window=0)
+    python.processor("decode", "json.decode").processor("two", "error", condition="after.n = 2")
+    python.processor("encode", "json.encode").destination("out", "files", path=folder / "python")
+    typed = Pipeline("typed").source("in", "files", path=folder / "in", format="json", schema="n INT", settle="0s")
+    typed.destination("out", "files", path=folder / "typed", format="parquet")
+    parquet = Pipeline("parquet").source("in", "files", path=folder / "typed", format="parquet", settle="0s")
+    parquet.processor("one", "filter", condition="after.n = 1")
+    parquet.processor("more", "sql", expression="after.n + 1", field=".Payload.After.m")
+    parquet.destination("out", "files", path=folder / "parquet", format="parquet")
+    for pipeline in (lines, python, typed, parquet):
+        pipeline.run(spark, state=folder / "state")
     spark.stop()
     gateway.proc.stdin.close()  # type: ignore[union-attr]
     gateway.proc.wait(120)  # type: ignore[union-attr]

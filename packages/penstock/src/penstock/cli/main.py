@@ -1,24 +1,59 @@
-"""The `penstock` command."""
+"""The `penstock` command. A command's module is imported when it is used: `--help` answers at once."""
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 import click
 
 from penstock import __version__
-from penstock.cli.printer import print_error
-from penstock.cli.run import run
 from penstock.errors import PenstockError, UsageError
 
+COMMANDS = {
+    "run": "Run pipelines.",
+    "validate": "Check pipeline files; starts nothing.",
+    "graph": "Show a pipeline: text, mermaid, dot or svg.",
+    "test": "Run the tests beside pipelines.",
+    "schema": "Print the JSON Schema of pipeline files, for editors.",
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class Commands(click.Group):
+    """One module per command, `penstock.cli.<name>`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"penstock.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as e:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            if not near:
+                raise
+            raise click.UsageError(f"{e.message} Did you mean {near[0]!r}?", ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="penstock")
 def cli() -> None:
     """Moves records from sources through processors to destinations, and accounts for every one."""
-
-
-cli.add_command(run)
 
 
 def main() -> None:
@@ -31,6 +66,8 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except PenstockError as e:
+        from penstock.cli.printer import print_error
+
         print_error(e)
         sys.exit(2 if isinstance(e, UsageError) else 1)
 

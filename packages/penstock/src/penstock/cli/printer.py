@@ -9,7 +9,8 @@ import sys
 from typing import Any, TextIO
 
 from penstock.errors import PenstockError
-from penstock.pipeline import Summary
+from penstock.secrets import Secrets
+from penstock.summary import Summary
 
 
 def print_error(error: PenstockError) -> None:
@@ -24,10 +25,11 @@ def printable(text: str) -> str:
 class Printer:
     def __init__(self, *, as_json: bool) -> None:
         self._json = as_json
+        self.secrets = Secrets()  # what connectors must not log
 
     def take_log(self) -> None:
         """What the engine and its connectors log goes to stderr, a line each."""
-        handler = _LogLines()
+        handler = _LogLines(self)
         logger = logging.getLogger("penstock")
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
@@ -90,8 +92,12 @@ class Printer:
 
 
 class _LogLines(logging.Handler):
+    def __init__(self, printer: Printer) -> None:
+        super().__init__()
+        self._printer = printer
+
     def emit(self, record: logging.LogRecord) -> None:
-        _write(sys.stderr, record.getMessage().replace("\n", "\\n"))
+        _write(sys.stderr, self._printer.secrets.hide(record.getMessage()).replace("\n", "\\n"))
 
 
 def _write(stream: TextIO, text: str) -> None:
@@ -108,6 +114,7 @@ _TEXTS = {
     "stopping": "stopping: the batch in flight is finished, for at most {deadline:.0f} s; once more stops at once",
     "snapshot": "",
     "batch": "batch {batch}: {records:,} records of {files} file(s) done, {filtered:,} of them filtered, {dead_lettered:,} dead-lettered",
+    "warning": "batch {batch}: {records:,} records do not meet the rule of {processor!r} and went on",
     "recovery": "recovery: batch {batch} was {state}: {action}",
     "retry": "{error}\n  trying again in {seconds} s (try {try})",
     "halved": "batch {batch} is cut in halves: {why}",

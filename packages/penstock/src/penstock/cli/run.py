@@ -10,7 +10,7 @@ import click
 
 from penstock import pipeline
 from penstock.cli.printer import Printer
-from penstock.errors import UsageError
+from penstock.errors import PenstockError, UsageError
 
 if TYPE_CHECKING:
     from penstock.engine.supervisor import Engine
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 @click.option(
     "--abandon", multiple=True, metavar="ID", help="Give up what is prepared for a destination. It is written down."
 )
+@click.option("--dry-run", is_flag=True, help="Show what would be delivered of the first records; change nothing.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Records of a --dry-run.")
 @click.option("--debug", is_flag=True, help="Show where an error came from.")
 @click.pass_context
 def run(
@@ -43,6 +45,8 @@ def run(
     as_json: bool,
     finish: bool,
     abandon: tuple[str, ...],
+    dry_run: bool,
+    limit: int,
     debug: bool,
 ) -> None:
     """Run the pipelines of files and folders.
@@ -52,24 +56,35 @@ def run(
     printer = Printer(as_json=as_json)
     printer.take_log()
     pipelines = pipeline.Pipeline.from_files(paths)
+    if dry_run:
+        from penstock.cli import dry_run as trying
+
+        if not trying.dry_run(pipelines, limit, master, _settings(conf)):
+            context.exit(1)
+        return
     engines: list[Engine] = []
 
     def started(engine: Engine) -> None:
         engines.append(engine)
+        printer.secrets = engine.secrets
         for s in (signal.SIGINT, signal.SIGTERM):
             signal.signal(s, lambda *_: engine.stop.request())
 
-    summary = pipeline.run(
-        pipelines,
-        once=once,
-        state=state,
-        master=master,
-        conf=_settings(conf),
-        report=printer.event,
-        started=started,
-        finish=finish,
-        abandon=abandon,
-    )
+    try:
+        summary = pipeline.run(
+            pipelines,
+            once=once,
+            state=state,
+            master=master,
+            conf=_settings(conf),
+            report=printer.event,
+            started=started,
+            finish=finish,
+            abandon=abandon,
+        )
+    except PenstockError as e:
+        printer.secrets.clean(e)
+        raise
     printer.summary(summary)
     if not summary.pipelines:
         click.echo("Nothing to run: every pipeline has `status: stopped`.", err=True)

@@ -7,24 +7,48 @@ references (`${X}`): values are made by `expand` when a connector is built, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from penstock.config.base import Model, Written, kebab
+from penstock.config.tests import TestConfig
 from penstock.config.units import Duration, Size
 
-_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
+__all__ = [
+    "BatchConfig",
+    "ConnectorConfig",
+    "DeadLetterQueueConfig",
+    "File",
+    "Model",
+    "PipelineConfig",
+    "ProcessorConfig",
+    "kebab",
+]
+
+_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 
-def kebab(name: str) -> str:
-    return name.replace("_", "-")
+def _id_at_most(limit: int) -> Callable[[str], str]:
+    """Ids are parts of file names, so of all that Conduit allows they have only what is safe there."""
+
+    def check(value: str) -> str:
+        if len(value) > limit or not _ID.fullmatch(value):
+            raise ValueError(f"must be 1 to {limit} letters, digits, '_', '-' or '.', and must not start with '.'")
+        return value
+
+    return check
 
 
-def _check_id(value: str) -> str:
-    if not _ID.fullmatch(value):
-        raise ValueError("must be 1 to 100 letters, digits, '_', '-' or '.', and must not start with '.'")
-    return value
+def _bytes_at_most(limit: int) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if len(value.encode()) > limit:
+            raise ValueError(f"must be at most {limit} bytes of UTF-8")
+        return value
+
+    return check
 
 
 def _no_bool(value: object) -> object:
@@ -33,68 +57,68 @@ def _no_bool(value: object) -> object:
     return value
 
 
-def _not_empty(value: tuple[PipelineConfig, ...]) -> tuple[PipelineConfig, ...]:
-    if not value:  # `min_length` would also count what is left when one pipeline is bad
-        raise ValueError("must not be empty")
-    return value
-
-
-Id = Annotated[str, AfterValidator(_check_id)]
+# The limits are Conduit's; a connector's counts the pipeline's id and a colon before its own.
+PipelineId = Annotated[str, AfterValidator(_id_at_most(128))]
+ConnectorId = Annotated[str, AfterValidator(_id_at_most(254))]
+ProcessorId = Annotated[str, AfterValidator(_id_at_most(256))]
 Whole = Annotated[int, BeforeValidator(_no_bool)]
-
-
-class Model(BaseModel):
-    """Unknown keys are errors. A key without a value is as good as absent, as in Conduit."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=kebab,
-        populate_by_name=True,
-        coerce_numbers_to_str=True,  # `id: 12` is the text "12"
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_empty_keys(cls, data: object) -> object:
-        return {k: v for k, v in data.items() if v is not None} if isinstance(data, Mapping) else data
+Plugin = Annotated[str, Field(min_length=1)]
+Description = Annotated[str, AfterValidator(_bytes_at_most(8192))]
 
 
 class BatchConfig(Model):
     """Where a batch of this source is cut. None leaves it to the engine."""
 
-    max_records: Annotated[Whole, Field(gt=0)] | None = None
-    max_bytes: Annotated[Size, Field(gt=0)] | None = None
-    max_files: Annotated[Whole, Field(gt=0)] | None = None
-    max_delay: Duration | None = None  # seconds
-    max_record_bytes: Annotated[Size, Field(gt=0)] | None = None
+    max_records: Annotated[Whole, Field(gt=0)] | None = Field(None, description="At most this many records.")
+    max_bytes: Annotated[Size, Field(gt=0)] | None = Field(None, description="At most this many bytes, as on disk.")
+    max_files: Annotated[Whole, Field(gt=0)] | None = Field(None, description="At most this many files.")
+    max_delay: Duration | None = Field(None, description="A batch that is not full waits this long for more.")
+    max_record_bytes: Annotated[Size, Field(gt=0)] | None = Field(
+        None, description="A raw record that is larger is a nack."
+    )
+
+
+@cache
+def _no_limits() -> BatchConfig:
+    return BatchConfig()  # one for all: a default that is given as such is copied for every connector
 
 
 class ProcessorConfig(Model):
-    id: Id
-    plugin: Annotated[str, Field(min_length=1)]
-    condition: str = ""  # empty = every record
-    settings: dict[str, str] = {}
-    workers: Annotated[Whole, Field(gt=0)] = 1
+    id: ProcessorId = Field(description="Unique in the pipeline, over all connectors; dead letters name it.")
+    plugin: Plugin = Field(description="The processor's name.")
+    condition: str = Field(
+        "", description="The processor is for records for which this is true: SQL, or a Go template. Empty: for all."
+    )
+    namespaces: str = Field(
+        "", description="A Java regular expression: only for records whose namespace holds a match. Empty: for all."
+    )
+    settings: dict[str, str] = Field({}, description="The processor's own.")
+    workers: Annotated[Written, AfterValidator(lambda n: n or 1)] = Field(
+        1, description="Accepted as in Conduit; Spark decides how much runs at a time."
+    )
 
 
 class ConnectorConfig(Model):
-    id: Id
-    type: Literal["source", "destination"]
-    plugin: Annotated[str, Field(min_length=1)]
-    name: str = ""
-    settings: dict[str, str] = {}
-    processors: tuple[ProcessorConfig, ...] = ()
-    batch: BatchConfig = BatchConfig()
+    id: ConnectorId = Field(description="Unique in the pipeline. A source's is part of the names of output files.")
+    type: Literal["source", "destination"] = Field(description="Which of the two it is.")
+    plugin: Plugin = Field(description="The connector's name.")
+    name: Annotated[str, AfterValidator(_bytes_at_most(256))] = Field("", description="For people.")
+    settings: dict[str, str] = Field({}, description="The plugin's own.")
+    processors: tuple[ProcessorConfig, ...] = Field(
+        (), description="Of a source: before those of the pipeline. Of a destination: after them."
+    )
+    batch: BatchConfig = Field(default_factory=_no_limits, description="Where a batch of this source is cut.")
 
 
 class DeadLetterQueueConfig(Model):
     """The gate's window, and a destination for dead letters besides the state folder."""
 
-    plugin: Annotated[str, Field(min_length=1)] | None = None  # None = the state folder alone
-    settings: dict[str, str] = {}
-    window_size: Annotated[Whole, Field(ge=0)] = 1  # 0 = no limit
-    window_nack_threshold: Annotated[Whole, Field(ge=0)] = 0
+    plugin: Annotated[str | None, AfterValidator(lambda name: name or None)] = Field(
+        None, description="A destination that gets every dead letter. Without it they are in the state folder alone."
+    )
+    settings: dict[str, str] = Field({}, description="The plugin's own.")
+    window_size: Written = Field(1, description="How many of the last records are looked at; 0: no limit.")
+    window_nack_threshold: Written = Field(0, description="How many of those may be bad; one more stops the pipeline.")
 
     @model_validator(mode="after")
     def _consistent(self) -> DeadLetterQueueConfig:
@@ -105,17 +129,31 @@ class DeadLetterQueueConfig(Model):
         return self
 
 
+@cache
+def _no_queue() -> DeadLetterQueueConfig:
+    return DeadLetterQueueConfig()
+
+
 class PipelineConfig(Model):
-    id: Id
-    status: Literal["running", "stopped"] = "running"
-    name: str = ""
-    description: str = ""
-    guarantee: Literal["exactly-once", "at-least-once", "at-most-once"] = "exactly-once"
-    connectors: tuple[ConnectorConfig, ...] = ()
-    processors: tuple[ProcessorConfig, ...] = ()
-    dead_letter_queue: DeadLetterQueueConfig = DeadLetterQueueConfig()
+    id: PipelineId = Field(description="Unique over all files of a run. Another id is another pipeline.")
+    status: Annotated[
+        Literal["running", "stopped"], BeforeValidator(lambda given: "running" if given == "" else given)
+    ] = Field("running", description="stopped: the pipeline is checked and not run.")
+    name: Annotated[str, AfterValidator(_bytes_at_most(128))] = Field("", description="For people.")
+    description: Description = Field("", description="For people.")
+    guarantee: Literal["exactly-once", "at-least-once", "at-most-once"] = Field(
+        "exactly-once", description="What is promised about every record at every destination."
+    )
+    connectors: tuple[ConnectorConfig, ...] = Field((), description="At least one source and one destination.")
+    processors: tuple[ProcessorConfig, ...] = Field((), description="What every record goes through, in this order.")
+    dead_letter_queue: DeadLetterQueueConfig = Field(
+        default_factory=_no_queue, description="How many bad records are borne, and where they go."
+    )
+    tests: tuple[TestConfig, ...] = Field((), description="What `penstock test` checks.")
 
 
 class File(Model):
-    version: Literal["2.0", "2.1", "2.2"]
-    pipelines: Annotated[tuple[PipelineConfig, ...], AfterValidator(_not_empty)]
+    """A document of a pipeline file."""
+
+    version: Literal["2.0", "2.1", "2.2"] = Field(description="The version of the format.")
+    pipelines: tuple[PipelineConfig, ...] = Field((), description="The pipelines.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.errors import UsageError
 
@@ -44,8 +45,10 @@ class Problem:
 class ConfigErrors(UsageError):
     """Every problem of every file that was read. Printed as one block per problem."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[Problem], read: Sequence[Any] = ()) -> None:
+        """`read` is what could be read of the files nevertheless (`Loaded`), for further checks."""
         self.problems = list(problems)
+        self.read = read
         first = self.problems[0]
         many = len(self.problems) > 1
         what = f"{len(self.problems)} problems in the configuration" if many else first.what

@@ -20,7 +20,12 @@ class Settings(BaseModel):
     setting `max-rows`; `Field(alias=…)` gives another name. A validator's error text should begin with "must"."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=kebab, populate_by_name=True, hide_input_in_errors=True
+        frozen=True,
+        extra="forbid",
+        alias_generator=kebab,
+        populate_by_name=True,
+        hide_input_in_errors=True,
+        defer_build=True,  # of all plugins a file names a few
     )
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from penstock.config import conduit
 from penstock.config.problem import Problem
 from penstock.config.yaml import Document, KeyPath
 
 M = TypeVar("M", bound=BaseModel)
-Noun = Literal["key", "setting"]
+Noun = Literal["key", "setting", "plugin"]
 
 _WORDING = {
     "model_type": "must be a mapping of keys to values",
@@ -23,7 +25,19 @@ _WORDING = {
     "bool_parsing": "must be true or false",
     "string_too_short": "must not be empty",
 }
-_WHOLE = {"key": "the file", "setting": "the settings"}
+# What to do about it, where the text does not say it already. The default is for a validator's own error.
+_HINTS = {
+    "model_type": "write it as lines of `key: value`",
+    "dict_type": "write it as lines of `key: value`",
+    "tuple_type": "begin each item on a line of its own with '- '",
+    "string_type": "write one value; a list or a mapping can't stand here",
+    "int_type": "write the number itself, without quotes or a reference",
+    "int_parsing": "write digits only",
+    "bool_parsing": "write true or false",
+    "string_too_short": "write a value, or remove the key",
+}
+_CORRECT = "correct the value"
+_WHOLE = {"key": "the file", "setting": "the settings", "plugin": "the plugin"}
 
 
 def validate(
@@ -42,17 +56,27 @@ def _problem(
 ) -> Problem:
     loc: KeyPath = error["loc"]
     place, key, hint = (*path, *loc), False, ""
+    if document is not None and "" in loc and place not in document.places:
+        place = (*path, *(k for k in loc if k != ""))  # a list that was given for the only destination of a test
     if error["type"] == "extra_forbidden":
         code, key = "config.unknown-key", True
         what = f"unknown {noun} '{loc[-1]}'"
         hint = nearest(str(loc[-1]), _known_keys(cls, loc[:-1]), noun)
+        if noun == "setting" and (of_conduit := _of_conduit(str(loc[-1]))):
+            code, hint = "config.conduit-setting", of_conduit
     elif error["type"] == "missing":
         code, key = "config.missing-key", document is not None and place in document.places
         what = f"the {noun} '{loc[-1]}' " + ("has no value" if key else "is missing")
+        hint = f"write a value behind '{loc[-1]}:'" if key else f"add '{loc[-1]}: …'"
     else:
         code = "config.bad-value"
         what = f"{_name(loc) or _WHOLE[noun]} {_wording(error)}"
+        hint = _hint(error, _WHOLE[noun] if not loc else "")
     return document.problem(code, what, place, hint, key=key) if document else Problem(code, what, "", hint=hint)
+
+
+def _of_conduit(name: str) -> str:
+    return next((hint for start, hint in conduit.SETTINGS.items() if name.startswith(start)), "")
 
 
 def nearest(word: str, known: list[str], noun: Noun) -> str:
@@ -72,6 +96,15 @@ def _wording(error: dict[str, Any]) -> str:
     if error["type"] == "value_error":
         return message.removeprefix("Value error, ")
     return str(_WORDING.get(error["type"], message.replace("Input should be", "must be", 1)))
+
+
+def _hint(error: dict[str, Any], whole: str) -> str:
+    if error["type"] == "literal_error":
+        allowed = re.findall(r"'([^']*)'", str(error.get("ctx", {}).get("expected", "")))
+        return f"write {' or '.join(allowed)}" if allowed else _CORRECT
+    if whole == "the file":
+        return "a pipeline file begins with version: and pipelines:"
+    return _HINTS.get(error["type"], _CORRECT)
 
 
 def _known_keys(cls: type[BaseModel], loc: KeyPath) -> list[str]:

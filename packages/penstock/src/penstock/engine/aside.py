@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import math
 import time
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
-from penstock_sdk.record import Record
+from penstock.plan.payload import odd
+from penstock_sdk.record import COLLECTION, Record
 
 DEAD = "dead"  # values of the outcome column
 COUNT = "count"
@@ -44,16 +46,28 @@ class Count(msgspec.Struct):
     filtered: int
     delivered: int
     dead: int
+    warned: dict[str, int] = {}  # by processor; msgspec copies it
 
     @property
     def balanced(self) -> bool:
         return self.read + self.produced == self.filtered + self.delivered + self.dead
 
     def __add__(self, other: Count) -> Count:
-        return Count(*(getattr(self, n) + getattr(other, n) for n in self.__struct_fields__))
+        return Count(
+            self.read + other.read,
+            self.produced + other.produced,
+            self.filtered + other.filtered,
+            self.delivered + other.delivered,
+            self.dead + other.dead,
+            added(self.warned, other.warned),
+        )
 
 
-_encode = msgspec.json.Encoder(decimal_format="number").encode
+def added(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
+    return {name: a.get(name, 0) + b.get(name, 0) for name in (*a, *(n for n in b if n not in a))}
+
+
+_encode = msgspec.json.Encoder(decimal_format="number", enc_hook=odd).encode
 decoded = msgspec.json.Decoder(float_hook=Decimal).decode  # a float would lose digits of a decimal
 decode_dead = msgspec.json.Decoder(Dead, float_hook=Decimal).decode
 decode_count = msgspec.json.Decoder(Count).decode
@@ -116,7 +130,7 @@ def form(r: Record) -> dict[str, Any]:
     if r.namespace is not None:
         found["namespace"] = r.namespace
     if r._metadata:
-        found["metadata"] = r._metadata
+        found["metadata"] = {k: v for k, v in r._metadata.items() if k != COLLECTION}
     return found
 
 

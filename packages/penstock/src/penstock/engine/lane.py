@@ -23,6 +23,7 @@ from penstock.engine.batch.at_most_once import lost, send
 from penstock.engine.batch.commit import ack, finish, tell
 from penstock.engine.batch.context import Work, folder_name
 from penstock.engine.batch.isolate import cut_in_halves, cut_out, give_up, suspicious
+from penstock.engine.batch.rehearse import rehearse
 from penstock.engine.batch.run import compute
 from penstock.engine.batch.split import discard, split
 from penstock.engine.classify import SparkDied, WorkerDied, classify
@@ -68,6 +69,7 @@ class LaneLoop:
         self._backoff = backoff
         self._failures = 0
         self._closed: GateClosed | None = None  # what comes before it is still delivered, nothing from it on
+        self._rehearsed = False
         self._forgotten: set[int] = set()  # only ever with a safeguard off
         self._pace = Pace(work.limits.max_bytes)
         self._waiting_since: float | None = None  # a batch that is not full
@@ -90,6 +92,7 @@ class LaneLoop:
 
     def _fail(self, error: PenstockError, trace: str) -> None:
         """Decides what an error that left the loop means for the lane."""
+        trace = self._work.secrets.clean_chain(error, trace)
         if self._stop.forced and not isinstance(error, LedgerError):
             self.status = Status.STOPPED  # its job was cancelled; the batch is read again at the next start
             return
@@ -117,13 +120,15 @@ class LaneLoop:
                 s = waiting[0]
                 if self._stop.requested and s.state is not State.PREPARED:
                     return
+                if s.state is not State.PREPARED:
+                    self._rehearse(work)
                 self._resume(work, known, s, recovering=s.batch in unfinished)
                 unfinished.discard(s.batch)
             elif self._closed:
                 raise self._closed
             elif self._stop.requested:
                 return
-            elif (taken := self._take(work, known)) is not None:
+            elif self._rehearse(work) and (taken := self._take(work, known)) is not None:
                 started = time.monotonic()
                 self._batch(work, known, *taken)
                 self._pace.note(taken[0].ranges.size, time.monotonic() - started)
@@ -131,6 +136,13 @@ class LaneLoop:
                 return
             else:
                 work.source.wait(WAIT)
+
+    def _rehearse(self, work: Work) -> bool:
+        """Once, and before the source is touched. Prepared work needs no plan and is finished first."""
+        if not self._rehearsed:
+            rehearse(work)
+            self._rehearsed = True
+        return True
 
     def _take(self, work: Work, known: Known) -> tuple[Snapshot, Attempt] | None:
         """The next batch, as large as the pace allows."""
@@ -210,6 +222,9 @@ class LaneLoop:
         filtered = min((n.filtered for n in numbers.sums.values()), default=0)
         dead = numbers.dead
         self._report("batch", {"batch": s.batch, **details, "filtered": filtered, "dead_lettered": dead})
+        for node, n in numbers.warned.items():
+            if n:
+                self._report("warning", {"batch": s.batch, "processor": node, "records": n})
 
     def _after_failure(self, work: Work, known: Known, s: Snapshot, error: PenstockError, e: Exception) -> None:
         """An unprepared batch failed. Some failures make it smaller, or give it up; every other one leaves the loop."""
@@ -232,6 +247,7 @@ class LaneLoop:
                 self._give_up(work, known, s, error.code, f"{error.what}: {error.why}")
             return
         if not (isinstance(error, InputChanged) and error.reread):
+            _forget_errors(work, s, error)
             raise error from e
         discard(work, s)
         work.ledger.drop(s)
@@ -265,6 +281,7 @@ class LaneLoop:
         """At most once: what was not processed is gone, and the lane stops to say so."""
         if not isinstance(error, GateClosed | LedgerError):
             self._lose(work, s)
+        _forget_errors(work, s, error)
         raise error from e
 
     def _finish(self, work: Work, known: Known, s: Snapshot) -> None:
@@ -299,10 +316,19 @@ class LaneLoop:
 
 
 def _named(error: PenstockError, work: Work, s: Snapshot) -> PenstockError:
-    """Every error says which batch it came from."""
+    """Every error says which batch it came from, and none what a setting got by reference."""
+    work.secrets.clean(error)
     if not error.where:
         error.where = f"{work.lane.pipeline}/{work.lane.source}, batch {s.batch}"
     return error
+
+
+def _forget_errors(work: Work, s: Snapshot, error: PenstockError) -> None:
+    """What tasks have written aside may quote a secret. An unprepared batch is computed anew: nobody reads it again."""
+    if not work.secrets or isinstance(error, LedgerError):
+        return
+    if all(u.batch != s.batch or u.state is not State.PREPARED for u in work.ledger.unfinished(work.lane.key)):
+        shutil.rmtree(work.workdir(s), ignore_errors=True)
 
 
 def _stopped(work: Work) -> bool:

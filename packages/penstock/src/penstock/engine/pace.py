@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 TARGET = 5.0  # seconds
-START = 256 * 1024 * 1024  # bytes of a lane's first batch
+START = 512 * 1024 * 1024  # bytes of a lane's first batch
 SMALLEST = 64 * 1024
 GROWTH = 4
 TELLING = 1.0  # seconds from which on a batch says what the rate is

@@ -11,12 +11,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.engine import archive
 from penstock.errors import UsageError
+from penstock.secrets import Secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,13 +69,24 @@ LANE = {
 }
 
 
+# Variables that Java, Spark and its Python workers look at: never kept from them.
+NEEDED = ("JAVA", "_JAVA", "JDK", "SPARK", "PYSPARK", "_PYSPARK", "PYTHON", "HADOOP", "YARN", "LC_", "LD_", "XDG_")
+
+
 def start(
-    master: str, conf: Mapping[str, str], log_file: Path, jvm_options: Sequence[str] | None = None
+    master: str,
+    conf: Mapping[str, str],
+    log_file: Path,
+    jvm_options: Sequence[str] | None = None,
+    *,
+    secrets: Secrets | None = None,
 ) -> SparkSession:
-    """Starts Spark for this process. What the JVM prints goes to `log_file`.
+    """Starts Spark for this process. What the JVM prints goes to `log_file`, without `secrets`; the variables these are in are
+    not in the environment of the JVM and of what it starts.
 
     `jvm_options` are the engine's own, by default the class archive that makes the start quicker.
     """
+    secrets = Secrets() if secrets is None else secrets
     refuse_conflicts(conf)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -90,7 +103,7 @@ def start(
     spark_conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        with log_file.open("ab") as log:
+        with _log(log_file, secrets) as log, _without(secrets.names):
             gateway = launch_gateway(spark_conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
         SparkContext._ensure_initialized(gateway=gateway, conf=spark_conf)
         spark = SparkSession.builder.config(conf=spark_conf).getOrCreate()
@@ -107,6 +120,40 @@ def start(
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True  # they print whole plans; the error itself says what is wrong
     return spark
+
+
+@contextmanager
+def _without(names: Collection[str]) -> Iterator[None]:
+    """PySpark gives the JVM a copy of our environment, and takes no other."""
+    taken = {name: os.environ.pop(name) for name in names if name in os.environ and not name.startswith(NEEDED)}
+    try:
+        yield
+    finally:
+        os.environ.update(taken)
+
+
+@contextmanager
+def _log(file: Path, secrets: Secrets) -> Iterator[int]:
+    """Where the JVM writes to: the file itself, or with secrets a pipe to a thread that leaves them out."""
+    log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    if not secrets:
+        written = log
+    else:
+        read, written = os.pipe()
+        threading.Thread(target=_copy, args=(read, log, secrets), name="spark.log", daemon=True).start()
+    try:
+        yield written
+    finally:
+        os.close(written)  # the JVM has its own
+
+
+def _copy(read: int, log: int, secrets: Secrets) -> None:
+    """Until the JVM has ended. It must never wait for us: what can't be written is given up."""
+    with os.fdopen(read, "rb") as lines, os.fdopen(log, "ab", buffering=0) as out:
+        for line in lines:
+            text = secrets.hide(line.decode(errors="surrogateescape"))
+            with suppress(OSError):
+                out.write(text.encode(errors="surrogateescape"))
 
 
 def refuse_conflicts(conf: Mapping[str, str]) -> None:

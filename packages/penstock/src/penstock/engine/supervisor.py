@@ -25,6 +25,7 @@ from penstock.errors import Fenced, LedgerError, PenstockError
 from penstock.ledger import Ledger, Nack, NackState, Prepared, TargetRef, Totals
 from penstock.native import Limits, NativeDestination, NativeSource
 from penstock.plan.nodes import Node
+from penstock.secrets import Secrets
 from penstock.testing import faults
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class PipelinePlan:
     window: Window = DEFAULT
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     handlers: tuple[Callable[[Outcomes], None], ...] = ()
+    secrets: Secrets = field(default_factory=Secrets)  # what came by reference; no text that leaves the engine holds it
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ class Engine:
         """With `finish`, what is prepared for destinations that are no longer in their pipeline is delivered as it was
         prepared; what is prepared for those named in `abandon` is given up."""
         self.stop = StopSignal()
+        self.secrets = Secrets()  # of all pipelines
         self._state = StateFolder(state)
         self._spark = spark
         self._own_spark = spark is None
@@ -137,6 +140,8 @@ class Engine:
     def run(self, pipelines: Sequence[PipelinePlan], *, once: bool) -> list[PipelineResult]:
         """Returns when every lane has ended. Raises `UsageError` for what is wrong before anything runs."""
         session.refuse_conflicts(self._conf)
+        for p in pipelines:
+            self.secrets.include(p.secrets)
         self._state.open()
         ledger: Ledger | None = None
         try:
@@ -166,7 +171,7 @@ class Engine:
     def _start_spark(self) -> SparkSession:
         if self._spark is None:
             self._report("starting", "", "", {"what": "Spark"})
-            self._spark = session.start(self._master, self._conf, self._state.path / "spark.log")
+            self._spark = session.start(self._master, self._conf, self._state.path / "spark.log", secrets=self.secrets)
         else:
             session.refuse_session(self._spark)
         return self._spark
@@ -193,16 +198,17 @@ class Engine:
                 plan.handlers,
                 self._finish,
                 self._abandon,
+                secrets=plan.secrets,
             )
             loop = LaneLoop(
                 work,
                 running.stop,
-                self._reporter(plan.id, lane.source.source_id),
+                self._reporter(plan, lane.source.source_id),
                 once=once,
                 backoff=self._backoff or Backoff(tries=ONCE_TRIES if once else None),
                 tag=self._tag(plan.id, lane.source.source_id),
             )
-            thread = InheritableThread(target=_body(loop), name=loop.tag, daemon=True, session=work.spark)
+            thread = InheritableThread(target=_body(loop, plan.secrets), name=loop.tag, daemon=True, session=work.spark)
             running.lanes.append(_Lane(lane, loop, row.key, ledger.totals(row.key), thread))
         return running
 
@@ -212,8 +218,14 @@ class Engine:
         engine = hashlib.sha256(str(self._state.path).encode()).hexdigest()[:8]
         return f"penstock-{engine}-{pipeline}/{source}"
 
-    def _reporter(self, pipeline: str, source: str) -> Report:
-        return lambda event, details: self._report(event, pipeline, source, details)
+    def _reporter(self, plan: PipelinePlan, source: str) -> Report:
+        hide = plan.secrets.hide
+
+        def report(event: str, details: dict[str, Any]) -> None:
+            shown = {name: hide(value) if isinstance(value, str) else value for name, value in details.items()}
+            self._report(event, plan.id, source, shown)
+
+        return report
 
     def _watch(self, running: list[_Running], spark: SparkSession) -> None:
         """Until all lanes have ended: hands stops on, turns them forceful in time, stops a pipeline one of whose lanes failed."""
@@ -246,7 +258,7 @@ class Engine:
                 self._report("degraded", r.plan.id, lane.plan.source.source_id, {"error": str(lane.loop.error)})
 
 
-def _body(loop: LaneLoop) -> Callable[[], None]:
+def _body(loop: LaneLoop, secrets: Secrets) -> Callable[[], None]:
     """The lane's thread. However it ends, the supervisor hears of it: an exception nobody caught is not a success."""
 
     def run() -> None:
@@ -254,7 +266,8 @@ def _body(loop: LaneLoop) -> Callable[[], None]:
             loop.run()
         except BaseException as e:
             if loop.error is None:
-                loop.error, loop.trace = classify(e), traceback.format_exc()
+                loop.error = classify(e)
+                loop.trace = secrets.clean_chain(loop.error, traceback.format_exc())
             loop.status = Status.DEGRADED
 
     return run
@@ -317,7 +330,9 @@ def _check(pipeline: PipelinePlan) -> PipelineResult | None:
             for target in (*lane.targets.values(), *([lane.dlq] if lane.dlq else [])):
                 target.destination.check()
     except Exception as e:
-        return PipelineResult(pipeline.id, Status.DEGRADED, classify(e), traceback.format_exc(), 0.0, ())
+        error = classify(e)
+        trace = pipeline.secrets.clean_chain(error, traceback.format_exc())
+        return PipelineResult(pipeline.id, Status.DEGRADED, error, trace, 0.0, ())
     return None
 
 

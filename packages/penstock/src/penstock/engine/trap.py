@@ -75,20 +75,14 @@ def rehearse(rows: DataFrame, value: Column) -> None:
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
-    from pyspark.sql import DataFrame
 
     spark = rows.sparkSession
+    nothing = no_rows(rows)
     for name, wanted in SETTINGS.items():
         if (given := spark.conf.get(name)) != wanted:
             raise Stop(
                 f"The Spark setting {name}={given} lets errors escape", code="spark.setting", hint=f"set {wanted}"
             )
-    jvm: Any = spark.sparkContext._jvm
-    context: Any = spark.sparkContext._jsc
-    outer: Any = spark
-    # no record, but one task, over rows that the optimiser cannot see into
-    empty = context.parallelize(jvm.java.util.ArrayList(), 1)
-    nothing = DataFrame(outer._jsparkSession.createDataFrame(empty, _schema(rows)), spark)
     try:
         nothing.select("*", trap(value).alias("_t")).write.format("noop").mode("overwrite").save()
     except (PySparkException, Py4JJavaError) as e:
@@ -98,6 +92,15 @@ def rehearse(rows: DataFrame, value: Column) -> None:
             why=_reason(e),
             hint="correct the expression",
         ) from e
+
+
+def no_rows(rows: DataFrame) -> DataFrame:
+    """No record of the same schema, but one task, over rows that the optimiser cannot see into."""
+    from pyspark.sql import DataFrame
+
+    spark: Any = rows.sparkSession
+    empty = spark.sparkContext._jsc.parallelize(spark.sparkContext._jvm.java.util.ArrayList(), 1)
+    return DataFrame(spark._jsparkSession.createDataFrame(empty, _schema(rows)), spark)
 
 
 def _catalyst() -> tuple[Any, Any]:

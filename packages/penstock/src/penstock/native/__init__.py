@@ -7,7 +7,7 @@ what runs in Spark tasks says so. Whatever is not in `__all__` may change.
 from penstock.errors import Rejected, Retry, Stop
 from penstock.native.delivery import Delivery, DeliveryId, Ordering, Receipt, Refusal, Refuse, Staged
 from penstock.native.destination import ExactlyOnceDestination, Lines, NativeDestination
-from penstock.native.processor import Columns, Processor, Result, Step, Typed, Unsuitable, Where
+from penstock.native.processor import Columns, Example, Inline, Processor, Result, Step, Typed, Unsuitable, Where
 from penstock.native.source import NativeSource
 from penstock.ranges import Known, Limits, Range, Ranges
 from penstock.record import Shape
@@ -20,6 +20,8 @@ __all__ = [
     "DeliveryId",
     "Drop",
     "ExactlyOnceDestination",
+    "Example",
+    "Inline",
     "Known",
     "Limits",
     "Lines",

@@ -30,9 +30,10 @@ class Where(Enum):
 class Unsuitable(Exception):
     """Raised by `Processor.where`: it can't work on payloads of this shape. Said before anything is started."""
 
-    def __init__(self, what: str, hint: str = "") -> None:
+    def __init__(self, what: str, hint: str = "", *, code: str = "config.shape") -> None:
         super().__init__(what)
         self.hint = hint
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,34 @@ class Step:
     set: Mapping[str, Column] = field(default_factory=dict)
     drop: Column | None = None  # true = filtered on purpose; NULL is false
     reject: Column | None = None  # text = why the record is bad; NULL = it is not
+    warn: Column | None = None  # true = it goes on, and is counted as one that something is wrong with; NULL is false
+
+
+@dataclass(frozen=True)
+class Example:
+    """What a processor's page shows, and a test runs. Records are given by their fields: `{"after": {…}, "operation": …}`."""
+
+    settings: Mapping[str, str]
+    given: Mapping[str, Any]
+    gives: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None  # None = dropped
+    condition: str = ""
+    rejects: str = ""  # instead of `gives`: what the dead letter says
+
+
+class Inline:
+    """A function of one payload for `on_payload`, and the same as statements, which saves its call in the loop over records.
+
+    `source` works on `p`; `$name` in it is one of `names`. It ends with `p` set, raises, or drops the record by the two lines
+    `filtered += 1` and `continue`. Made in Spark's tasks; never of text that a user wrote.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], source: str, **names: Any) -> None:
+        self.function = function
+        self.source = source
+        self.names = names
+
+    def __call__(self, p: Any) -> Any:
+        return self.function(p)
 
 
 class Typed(Protocol):
@@ -86,8 +115,12 @@ class Processor(Generic[S]):
         False  # the payloads it gives are there and could be JSON: texts in UTF-8, numbers finite, on one line
     )
     code: ClassVar[str] = ""  # of its nacks, where it has one of its own
+    raised: ClassVar[str] = ""  # the code where an expression of `compile` raises, if not `code`
     raises: ClassVar[str] = "it can't be done with this record"  # said where an expression of `compile` raises
     typed: Typed | None = None  # makes `after` typed in Python; it is the last of its stage then
+    reshapes: ClassVar[bool] = False  # it takes fields away from a typed payload, or gives them another type
+    example: ClassVar[Example | None] = None
+    warned: int = 0  # see `warn`
 
     def __init__(self, settings: S, processor_id: str) -> None:
         """Called before Spark is there. No I/O."""
@@ -112,6 +145,10 @@ class Processor(Generic[S]):
 
     def open(self) -> None:
         """Called once per task before the first record, in the task's process."""
+
+    def warn(self) -> None:
+        """For `apply`: this record goes on, and is counted as one that something is wrong with."""
+        self.warned += 1
 
     def apply(self, r: Record) -> Result:
         """The meaning, record by record, in a Spark task. May change the record in place and return it.

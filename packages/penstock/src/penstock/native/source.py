@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from penstock.native.processor import Processor
 from penstock.ranges import Known, Limits, Ranges
-from penstock.record import Shape
+from penstock.record import AFTER, Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,6 +34,11 @@ class NativeSource(Generic[S]):
 
     def check(self) -> None:
         """Called once before Spark starts: is the path there, does the server answer? Raise `Stop` if it can never work."""
+
+    def empty(self) -> str | None:
+        """The columns that `frame` gives, as Spark writes a schema, where they are known before anything is read: the plan is
+        then tried on no record before the source is touched. None = at the first batch."""
+        return {Shape.RAW: f"{AFTER} BINARY", Shape.OPEN: f"{AFTER} STRING", Shape.TYPED: None}[self.shape]
 
     def available(self, known: Known, limits: Limits) -> Ranges | None:
         """What can be read after what is known, cut by the limits; None = nothing new right now.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock import record
 from penstock.native import Processor, Shape, Typed, Unsuitable, Where
-from penstock.plan.sql import ExpressionError, columns_of, compile_condition, fields_of
-from penstock.plan.sql.spark import looks_inside
+from penstock.plan.condition import EVERY, Condition
 
 
 @dataclass(frozen=True)
@@ -17,7 +16,8 @@ class Node:
     """A processor with what the file says around it."""
 
     processor: Processor[Any]
-    condition: str = ""  # SQL; empty = every record
+    condition: Condition = EVERY
+    written: Mapping[str, str] = field(default_factory=dict)  # its settings as the file has them: what errors show
 
     @property
     def id(self) -> str:
@@ -43,9 +43,8 @@ def stages(nodes: Sequence[Node], shape: Shape) -> tuple[Stage, ...]:
     """Raises `Unsuitable` for the first processor that can't run on what reaches it."""
     made: list[Stage] = []
     for node in nodes:
-        where = node.processor.where(shape)
+        where = place(node, shape)
         behind = gives(node, where, shape)
-        check_condition(node, where, shape)
         alone = node.processor.on_batch() is not None if where is Where.PYTHON else False
         last = made[-1] if made else None
         closed = last is not None and (last.schema is not None or last.nodes[-1].processor.on_batch() is not None)
@@ -61,7 +60,7 @@ def fields(nodes: Sequence[Node]) -> frozenset[str] | None:
     """The fields of a typed `after` that a chain of processors looks at, where it leaves nothing else of it; else None."""
     found: set[str] = set()
     for node in nodes:
-        condition = fields_of(node.condition, record.AFTER) if node.condition else frozenset()
+        condition = node.condition.fields
         own = node.processor.fields()
         if condition is None or own is None:
             return None
@@ -71,26 +70,30 @@ def fields(nodes: Sequence[Node]) -> frozenset[str] | None:
     return None
 
 
-def check_condition(node: Node, where: Where, shape: Shape) -> None:
+def place(node: Node, shape: Shape) -> Where:
+    """Where it runs, its condition included: a Go template needs Python. Raises `Unsuitable`."""
+    where = node.processor.where(shape)
     if not node.condition:
-        return
-    if shape is Shape.RAW and looks_inside(node.condition, "after"):
-        raise Unsuitable("the condition names a field of the payload, which is raw here", "put json.decode before it")
-    if "{{" in node.condition:
-        raise Unsuitable(
-            "conditions in Go's template language are not supported yet", "write it as SQL, e.g. after.x = 1"
-        )
+        return where
+    node.condition.check(where, shape)
+    # a column has one type: records that such a processor is not for would have to lose fields, too
+    reshapes = shape is Shape.TYPED and node.processor.reshapes
+    if where is Where.SPARK and (node.condition.template is not None or reshapes):
+        if type(node.processor).apply is Processor.apply:
+            what = "its condition is a Go template, which runs in Python, and it runs in Spark only"
+            raise Unsuitable(what, "write the condition as SQL")
+        if shape is Shape.RAW and record.AFTER in node.processor.uses:
+            what = "its condition is a Go template, which runs in Python, where SQL has no raw payloads"
+            raise Unsuitable(what, "write the condition as SQL, or put json.decode before it")
+        if shape is Shape.TYPED:
+            node.processor.where(Shape.OPEN)  # what it can't do with objects it can't do with these
+        where = Where.PYTHON
+        node.condition.check(where, shape)
     if node.processor.typed is not None:
         raise Unsuitable("what gives payloads a schema takes no condition", "every record needs the schema behind it")
     if where is Where.PYTHON and node.processor.on_batch() is not None:
         raise Unsuitable("a function of whole batches takes no condition", "test for it in the function")
-    try:
-        if where is Where.PYTHON:
-            compile_condition(node.condition)
-        else:
-            columns_of(node.condition)
-    except ExpressionError as e:
-        raise Unsuitable(f"the condition can't be used: {e.what}", e.hint) from e
+    return where
 
 
 def gives(node: Node, where: Where, shape: Shape) -> Shape:

@@ -6,7 +6,8 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.config import Settings
+from penstock.config import Problem, Settings, conduit
+from penstock.config.validation import nearest
 
 # name → module:class of settings and of the implementation
 SOURCES = {
@@ -26,13 +27,30 @@ DESTINATIONS = {
 PROCESSORS = {
     name: (f"penstock.processors.{module}:{cls}Settings", f"penstock.processors.{module}:{cls}")
     for name, module, cls in (
+        ("base64.decode", "base64_decode", "Base64Decode"),
+        ("base64.encode", "base64_encode", "Base64Encode"),
+        ("clone", "clone", "Clone"),
         ("error", "error", "Error"),
+        ("expect", "expect", "Expect"),
+        ("field.convert", "field_convert", "FieldConvert"),
+        ("field.exclude", "field_exclude", "FieldExclude"),
+        ("field.rename", "field_rename", "FieldRename"),
         ("field.set", "field_set", "FieldSet"),
         ("filter", "filter", "Filter"),
         ("json.decode", "json_decode", "JsonDecode"),
         ("json.encode", "json_encode", "JsonEncode"),
+        ("omit", "omit", "Omit"),
+        ("opfilter", "opfilter", "Opfilter"),
+        ("pick", "pick", "Pick"),
         ("python", "python", "Python"),
+        ("rename", "rename", "Rename"),
+        ("sample", "sample", "Sample"),
+        ("skip", "skip", "Skip"),
+        ("split", "split", "Split"),
         ("sql", "sql", "Sql"),
+        ("unwrap.debezium", "unwrap_debezium", "UnwrapDebezium"),
+        ("unwrap.kafkaconnect", "unwrap_kafkaconnect", "UnwrapKafkaconnect"),
+        ("unwrap.opencdc", "unwrap_opencdc", "UnwrapOpencdc"),
     )
 }
 
@@ -43,13 +61,35 @@ KINDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 }
 
 
+VERSIONS = ("latest", "v0.1.0")  # of what is built in: a file may ask for them, as in Conduit
+
+
 def bare(plugin: str) -> str:
-    """`builtin:files` and `files` are the same plugin."""
-    return plugin.removeprefix("builtin:")
+    """`builtin:files`, `files` and `files@latest` are the same plugin."""
+    name, _, version = plugin.removeprefix("builtin:").partition("@")
+    return name if version in ("", *VERSIONS) else plugin
 
 
 def known(kind: str, plugin: str) -> bool:
     return bare(plugin) in KINDS[kind]
+
+
+def problem(kind: str, plugin: str) -> Problem | None:
+    """Why nothing is called that, without a place; None where something is."""
+    if known(kind, plugin):
+        return None
+    name, _, version = plugin.removeprefix("builtin:").partition("@")
+    if name in conduit.INSTEAD[kind]:
+        what = f"the {kind} {name!r} of Conduit is not there"
+        return Problem("config.conduit-plugin", what, "", hint=conduit.INSTEAD[kind][name])
+    if name in KINDS[kind]:
+        what = f"{name!r} has no version {version!r}"
+        return Problem("config.unknown-plugin", what, "", hint=f"write {name} without a version")
+    if other := next((k for k in KINDS if name in KINDS[k]), None):
+        hint = f"{name!r} is a {other}"
+    else:
+        hint = nearest(name, sorted(KINDS[kind]), "plugin")
+    return Problem("config.unknown-plugin", f"no {kind} is called {plugin!r}", "", hint=hint)
 
 
 def settings_class(kind: str, plugin: str) -> type[Settings]:

@@ -226,6 +226,9 @@ class FilesSource(NativeSource[FilesSourceSettings]):
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
+    def empty(self) -> str | None:
+        return None if self.settings.format in ("csv", "parquet") else f"{record.AFTER} STRING"
+
     def begin(self, ranges: Ranges) -> None:
         self.layout = layout_of(ranges[0].strand, self._listing.root, self.settings)
         self.layout.refuse_unknown()

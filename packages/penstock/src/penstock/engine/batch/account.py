@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
+from penstock.engine.aside import added
 from penstock.engine.batch.context import Work
 from penstock.engine.batch.deadletter import Letters, place_of, read_counts, read_dead
-from penstock.engine.batch.process import FILTERED
+from penstock.engine.batch.process import FILTERED, WARNED
 from penstock.engine.batch.read import LARGEST, RECORDS
 from penstock.engine.batch.stage import Part, StagedBatch
 from penstock.errors import AccountError, TooLarge
@@ -23,9 +24,15 @@ class Sums:
     produced: int = 0
     filtered: int = 0
     dead: int = 0
+    warned: Mapping[str, int] = field(default_factory=dict)  # by processor: what went on although something is wrong
 
     def __add__(self, other: Sums) -> Sums:
-        return Sums(self.produced + other.produced, self.filtered + other.filtered, self.dead + other.dead)
+        return Sums(
+            self.produced + other.produced,
+            self.filtered + other.filtered,
+            self.dead + other.dead,
+            added(self.warned, other.warned),
+        )
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,14 @@ class Account:
     sums: Mapping[str, Sums]  # per destination
     letters: Letters
     dead: int  # records with a dead letter at some destination
+
+    @property
+    def warned(self) -> dict[str, int]:
+        """By processor. What all destinations share is counted once."""
+        found: dict[str, int] = {}
+        for sums in self.sums.values():
+            found |= sums.warned
+        return found
 
 
 def account(work: Work, s: Snapshot, batch: StagedBatch) -> Account:
@@ -68,10 +83,15 @@ def account(work: Work, s: Snapshot, batch: StagedBatch) -> Account:
 
 def _sums(part: Part) -> Sums:
     filtered = sum(seen.get[FILTERED] for seen in part.filtered)
+    warned: dict[str, int] = {}
+    for seen in part.filtered:
+        own = {name.removeprefix(WARNED): n for name, n in seen.get.items() if name.startswith(WARNED)}
+        warned = added(warned, own)
     if part.lines is None:
-        return Sums(0, filtered, 0)
+        return Sums(0, filtered, 0, warned)
     count = read_counts(part.lines)
-    return Sums(count.produced, filtered + count.filtered, sum(1 for _ in read_dead(part.lines)))
+    dead = sum(1 for _ in read_dead(part.lines))
+    return Sums(count.produced, filtered + count.filtered, dead, added(warned, count.warned))
 
 
 def _refuse(s: Snapshot, why: str) -> None:

@@ -19,18 +19,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+STOPS = "expect.stop"  # the code of a nack that closes the gate, whatever its window
+
+
 class GateClosed(Stop):
     """Too many nacks. `seq` is the record that was one too many; nothing from it on has an outcome."""
 
     def __init__(self, letter: Letter, window: Window) -> None:
         d = letter.dead
         limit = f"{window.threshold} nacks in {window.size} records" if window.threshold else "no nack at all"
+        allowed = "the processor stops the pipeline" if d.code == STOPS else f"the dead letter queue allows {limit}"
         super().__init__(
             f"A record was nacked by {d.node!r}: {d.error}",
             code="gate.closed",
-            why=f"the dead letter queue allows {limit}; the record is {_place(letter)}",
+            why=f"{allowed}; the record is {_place(letter)}",
             hint="everything before it is delivered. Correct the cause and start again: it goes on at this record. To go on"
-            " past bad records set `dead-letter-queue: {window-size: 0}`",
+            + (
+                " past bad records set `on-fail: reject`"
+                if d.code == STOPS
+                else " past bad records set `dead-letter-queue: {window-size: 0}`"
+            ),
         )
         self.letter = letter
         self.seq = d.seq
@@ -55,7 +63,8 @@ def admit(work: Work, s: Snapshot, a: Account, places: Mapping[int, int] | None 
     if places is None:
         counted = ordinals(work, s, every) if every and work.window.needs_ordinals else range(len(every))
         places = dict(zip(every, counted, strict=True))
-    rings, nacks, closed = {}, {}, []
+    rings, nacks = {}, {}
+    closed = a.letters.with_code(STOPS) if every and _may_stop(work) else []
     for name in work.targets:
         own = sorted({*seqs.get("", ()), *seqs.get(name, ())})
         nacks[name] = [places[seq] for seq in own]
@@ -65,6 +74,11 @@ def admit(work: Work, s: Snapshot, a: Account, places: Mapping[int, int] | None 
     if closed:
         raise GateClosed(a.letters.at(min(closed)), work.window)
     return Admitted(rings, before, nacks)
+
+
+def _may_stop(work: Work) -> bool:
+    nodes = [*work.nodes, *(node for target in work.targets.values() for node in target.nodes)]
+    return any(node.processor.code == STOPS for node in nodes)
 
 
 def ordinals(work: Work, s: Snapshot, seqs: Sequence[int]) -> list[int]:

@@ -13,6 +13,7 @@ from penstock.ledger import Lane, Ledger, Prepared, Snapshot, TargetRef
 from penstock.native import DeliveryId, ExactlyOnceDestination, Limits, NativeDestination, NativeSource
 from penstock.plan.hashing import delivery_hash
 from penstock.plan.nodes import Node
+from penstock.secrets import Secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,6 +87,14 @@ class Work:
     abandon: Collection[str] = field(default_factory=tuple)  # or give it up
     rehearsed: set[int] = field(default_factory=set)  # nodes (by id()) whose expressions Spark has tried on no record
     refuse_large: bool = False  # this batch is known to hold one
+    secrets: Secrets = field(default_factory=Secrets)  # what no text that leaves the lane may hold
+    hopes: set[str] = field(default_factory=lambda: {"no nack"})  # emptied by a batch that had one, see `hopeful`
+
+    @property
+    def hopeful(self) -> bool:
+        """Batches are staged as if no record would fail, until one does; then with all that a dead letter needs, until a batch
+        has none again."""
+        return bool(self.hopes) and not self.refuse_large
 
     def delivery_id(self, s: Snapshot, destination: str) -> DeliveryId:
         lane = self.lane

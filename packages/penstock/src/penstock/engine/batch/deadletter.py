@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from penstock import fs, record
 from penstock.engine import aside
@@ -22,8 +24,11 @@ from penstock.engine.batch.materialise import AsideFiles
 from penstock.errors import AccountError, Stop
 from penstock.ledger import Nack, Snapshot
 from penstock.native import DeliveryId, ExactlyOnceDestination, Receipt, Refuse, Staged
+from penstock.secrets import Secrets
 from penstock.testing import faults
 from penstock_sdk.record import record_id
+
+Place = Callable[[int], tuple[bytes, dict[str, str]]]
 
 CHUNK = 4096  # letters that are in memory at a time while they are written
 COLUMNS = (
@@ -107,11 +112,22 @@ class Letter:
 
 
 @dataclass(frozen=True)
+class Places:
+    """Where the records of a batch stand, and what their errors must not say."""
+
+    locate: Place
+    secrets: Secrets = field(default_factory=Secrets)
+
+    def __call__(self, seq: int) -> tuple[bytes, dict[str, str]]:
+        return self.locate(seq)
+
+
+@dataclass(frozen=True)
 class Letters:
     """The dead letters of one batch. They stay in the files of their tasks, and are read as often as they are needed."""
 
     source: str
-    place: Callable[[int], tuple[bytes, dict[str, str]]]
+    place: Place
     lines: tuple[tuple[str, AsideFiles], ...] = ()  # destination ("" = every) and where its lines are
     made: tuple[Letter, ...] = ()  # by the engine itself
 
@@ -130,14 +146,20 @@ class Letters:
             found.setdefault(destination, set()).update(dead.seq for dead in read_dead(files))
         return {destination: sorted(seqs) for destination, seqs in found.items() if seqs}
 
+    def with_code(self, code: str) -> list[int]:
+        """The records that were nacked with this code."""
+        return sorted({dead.seq for _, files in self.lines for dead in read_dead(files) if dead.code == code})
+
     def at(self, seq: int) -> Letter:
         return min((letter for letter in self if letter.dead.seq == seq), key=lambda letter: letter.key)
 
 
-def letter_of(
-    source: str, destination: str, dead: aside.Dead, place: Callable[[int], tuple[bytes, dict[str, str]]]
-) -> Letter:
-    """A source that can't tell a record's place from its seq has sent its position along."""
+def letter_of(source: str, destination: str, dead: aside.Dead, place: Place) -> Letter:
+    """A source that can't tell a record's place from its seq has sent its position along. What a task has written of the error
+    may quote a setting."""
+    if isinstance(place, Places) and place.secrets:
+        cut = len(dead.error) >= aside.ERROR_CHARACTERS
+        dead = msgspec.structs.replace(dead, error=place.secrets.hide(dead.error, cut=cut))
     position, metadata = place(dead.seq)
     if dead.given and "position" in dead.given:
         position = aside.unpack(dead.given["position"]) or b""
@@ -273,10 +295,10 @@ QUEUE_COLUMNS = (
 )
 
 
-def place_of(work: Work, s: Snapshot) -> Callable[[int], tuple[bytes, dict[str, str]]]:
+def place_of(work: Work, s: Snapshot) -> Places:
     """Where a record stands, from its seq; a source that can't say gives nothing."""
     located = work.source.locate(s.ranges)
-    return located if located is not None else lambda _: (b"", {})
+    return Places(located if located is not None else lambda _: (b"", {}), work.secrets)
 
 
 def _json(value: Any) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock import record
 from penstock.engine import aside
@@ -21,8 +21,6 @@ from penstock.errors import Stop
 from penstock.ledger import Snapshot
 from penstock.native import Columns, Where
 from penstock.plan.nodes import Node, Stage
-from penstock.plan.sql import columns_of
-from penstock.plan.sql.spark import spark_text
 from penstock.record import Shape
 
 if TYPE_CHECKING:
@@ -30,8 +28,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 FILTERED = "filtered"
+WARNED = "warned:"  # and the processor's id
 _NOT_IN_PYTHON = ("interval month", "interval year", "variant")
-_ERROR = "_error"  # struct<node, code, error>
+_ERROR = "_error"
+_ERROR_TYPE = "struct<node:string,code:string,error:string>"
 _FORM = "_form"  # the payload when it failed
 _KEPT = "_kept"  # struct: what the source gave, of the columns that may change
 
@@ -45,6 +45,7 @@ class Flow:
     ordered: bool = True  # partitions are in order; else there is a column that says
     checked: bool = False  # nothing is in it that its destination can't hold
     sound: bool = False  # see `Processor.sound`
+    bare: bool = False  # of a record that fails only the outcome is kept: enough to see that one did
 
 
 def uses(nodes: Sequence[Node]) -> set[str]:
@@ -52,9 +53,8 @@ def uses(nodes: Sequence[Node]) -> set[str]:
     found: set[str] = set()
     for node in nodes:
         found |= node.processor.uses
-        if node.condition:
-            found |= columns_of(node.condition)
-    return found
+        found |= node.condition.columns
+    return found | {record.NAMESPACE} if record.METADATA in found else found  # one of its keys is the namespace
 
 
 def process(
@@ -72,7 +72,7 @@ def process(
     for i, stage in enumerate(stages):
         later = [node for following in stages[i + 1 :] for node in following.nodes]
         checked_later = check is not None and (stage.where is Where.SPARK or stage.schema is not None)
-        identity = _IDENTITY if later or more or checked_later else ()
+        identity = _IDENTITY if (later or more or checked_later) and not flow.bare else ()
         columns = [c for c in record.COLUMNS if c in {record.AFTER, *wanted, *uses(later), *identity}]
         keep = bool(later) or more
         if stage.where is Where.SPARK:
@@ -110,6 +110,7 @@ def _python(
         not flow.ordered,
         stage.schema,
         keep_given and _only_line(flow.rows.columns, needed, stage.given),
+        secrets=work.secrets,
     )
     rows = flow.rows.select(*(c for c in flow.rows.columns if c in needed | internal))
     if flow.shape is Shape.TYPED:
@@ -147,15 +148,18 @@ def _spark(work: Work, s: Snapshot, flow: Flow, stage: Stage, returns: Sequence[
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    needed = [c for c in record.COLUMNS if c in {record.AFTER, record.SEQ, record.PART, *uses(stage.nodes), *returns}]
+    identity = () if flow.bare else _IDENTITY
+    needed = [c for c in record.COLUMNS if c in {record.AFTER, *identity, *uses(stage.nodes), *returns}]
     rows = with_defaults(flow.rows, work, s, needed)
     text = F.lit(None).cast("string")
-    fresh = {record.OUTCOME: text, record.ASIDE: text} if not flow.marked else {}
-    kept = _kept(rows, stage)
+    fresh = {record.OUTCOME: text} if not flow.marked else {}
+    kept = _kept(rows, stage) if not flow.bare else []
+    if not flow.bare:
+        fresh |= {record.ASIDE: text} if not flow.marked else {}
+        fresh |= {_ERROR: F.lit(None).cast(_ERROR_TYPE), _FORM: text}
     if kept:  # as they are: they become text only where a record fails
         fresh[_KEPT] = F.struct(*kept)
-    error = F.lit(None).cast("struct<node:string,code:string,error:string>")
-    rows = rows.withColumns({**fresh, _ERROR: error, _FORM: text})
+    rows = rows.withColumns(fresh) if fresh else rows
     shape = stage.given
     for node in stage.nodes:
         rows = _node(rows, node, shape, rehearsal=id(node) not in work.rehearsed)
@@ -165,13 +169,16 @@ def _spark(work: Work, s: Snapshot, flow: Flow, stage: Stage, returns: Sequence[
     # depends on something it can't know.
     rows = rows.withColumn(record.OUTCOME, F.when(F.spark_partition_id() >= 0, F.col(record.OUTCOME)))
     seen = Observation()
-    rows = rows.observe(seen, F.count_if(F.col(record.OUTCOME) == FILTERED).alias(FILTERED))
+    warned = [c for c in rows.columns if c.startswith(WARNED)]
+    counts = [F.count_if(F.col(f"`{c}`")).alias(c) for c in warned]
+    rows = rows.observe(seen, F.count_if(F.col(record.OUTCOME) == FILTERED).alias(FILTERED), *counts).drop(*warned)
     rows = rows.where(F.col(record.OUTCOME).isNull() | (F.col(record.OUTCOME) != FILTERED))
-    given = _given(rows, stage.given, kept)
-    new = (F.col(record.OUTCOME) == aside.DEAD) & F.col(record.ASIDE).isNull()
-    rows = rows.withColumn(record.ASIDE, F.when(new, _dead_line(given)).otherwise(F.col(record.ASIDE)))
-    order = [record.ORDER] if not flow.ordered else []
-    internal = [record.OUTCOME, record.ASIDE, *([given.alias(record.GIVEN)] if keep_given else []), *order]
+    internal: list[Any] = [record.OUTCOME, *([record.ORDER] if not flow.ordered else [])]
+    if not flow.bare:
+        given = _given(rows, stage.given, kept)
+        new = (F.col(record.OUTCOME) == aside.DEAD) & F.col(record.ASIDE).isNull()
+        rows = rows.withColumn(record.ASIDE, F.when(new, _dead_line(given)).otherwise(F.col(record.ASIDE)))
+        internal += [record.ASIDE, *([given.alias(record.GIVEN)] if keep_given else [])]
     out = rows.select(*returns, *internal)
     changed = any(record.AFTER in node.processor.uses for node in stage.nodes)
     checked = flow.checked and not changed
@@ -190,7 +197,7 @@ def _node(rows: DataFrame, node: Node, shape: Shape, *, rehearsal: bool) -> Data
 
     live = F.col(record.OUTCOME).isNull()
     if node.condition:
-        condition = F.expr(spark_text(node.condition)).cast("boolean")
+        condition = F.expr(node.condition.spark).cast("boolean")
         if rehearsal:
             _rehearse(rows, condition, node)
         rows = rows.withColumn("_condition", F.when(live, trap(condition)))
@@ -206,20 +213,22 @@ def _node(rows: DataFrame, node: Node, shape: Shape, *, rehearsal: bool) -> Data
         parts["drop"] = F.coalesce(step.drop, F.lit(False))
     if step.reject is not None:
         parts["reject"] = step.reject
+    if step.warn is not None:
+        parts["warn"] = F.coalesce(step.warn, F.lit(False))
     if not parts:
         return rows.drop("_condition")
     step_value = F.struct(*(value.alias(name) for name, value in parts.items()))
     if rehearsal:
         _rehearse(rows, step_value, node)
     rows = rows.withColumn("_step", F.when(live, trap(step_value)))
-    text = getattr(node.processor.settings, "expression", "")
+    text = next((node.written[k] for k in ("expression", "rule", "select") if node.written.get(k)), "")
     raised = F.lit(f"the expression raised an error: {text}" if text else node.processor.raises)
     rows = rows.withColumn("_live", live)
     rows = _kill(
         rows,
         F.col("_live") & F.col("_step").isNull(),
         node.id,
-        node.processor.code or "processor.expression",
+        node.processor.raised or node.processor.code or "processor.expression",
         raised,
         shape,
     )
@@ -231,12 +240,46 @@ def _node(rows: DataFrame, node: Node, shape: Shape, *, rehearsal: bool) -> Data
     changed: dict[str, Column] = {}
     for name in step.set:
         value = F.col(f"_step.value.set_{name}")
-        same = rows.schema[name].dataType == rows.select(value.alias("v")).schema["v"].dataType
-        changed[name] = F.when(ok, value).otherwise(F.col(name)) if same else F.when(ok, value)
+        was, becomes = rows.schema[name].dataType, rows.select(value.alias("v")).schema["v"].dataType
+        changed[name] = F.when(ok, value)
+        if _same(was, becomes):
+            changed[name] = changed[name].otherwise(F.col(name))
+        elif node.condition:  # the others keep what they have
+            changed[name] = changed[name].otherwise(_widened(F.col(name), was, becomes, node))
     if step.drop is not None:
         filtered = F.when(ok & F.col("_step.value.drop"), F.lit(FILTERED))
         changed[record.OUTCOME] = filtered.otherwise(F.col(record.OUTCOME))
+    if step.warn is not None:
+        changed[WARNED + node.id] = ok & F.col("_step.value.warn")
     return rows.withColumns(changed).drop("_condition", "_step", "_live")
+
+
+def _same(a: DataType, b: DataType) -> bool:
+    """Whether NULL is allowed makes no difference."""
+    return a.simpleString() == b.simpleString()
+
+
+def _widened(value: Column, was: DataType, becomes: DataType, node: Node) -> Column:
+    """A typed payload that a processor with a condition does not change, in the type of those that it does."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    if not isinstance(was, StructType) or not isinstance(becomes, StructType) or set(was.names) - set(becomes.names):
+        raise Stop(
+            f"The processor {node.id!r} takes no condition here",
+            code="processor.condition-type",
+            why=f"it makes {was.simpleString()[:200]} something else, and the records that it is not for would lose theirs",
+            hint="leave the condition out, use payloads without a schema, or `sql` with CASE",
+        )
+    parts = []
+    for field in becomes.fields:
+        inner = value.getField(field.name)
+        if field.name not in was.names:
+            inner = F.lit(None).cast(field.dataType)
+        elif not _same(was[field.name].dataType, field.dataType):
+            inner = _widened(inner, was[field.name].dataType, field.dataType, node)
+        parts.append(inner.alias(field.name))
+    return F.when(value.isNotNull(), F.struct(*parts))
 
 
 def _rehearse(rows: DataFrame, value: Column, node: Node) -> None:
@@ -247,16 +290,18 @@ def _rehearse(rows: DataFrame, value: Column, node: Node) -> None:
         raise
 
 
-def reject(rows: DataFrame, why: Column, node: str, code: str, shape: Shape) -> DataFrame:
+def reject(rows: DataFrame, why: Column, node: str, code: str, shape: Shape, *, bare: bool = False) -> DataFrame:
     """Marks records of a flow that a destination can't hold."""
     from pyspark.sql import functions as F
 
+    text = F.lit(None).cast("string")
+    if bare:
+        rows = rows if record.OUTCOME in rows.columns else rows.withColumn(record.OUTCOME, text)
+        return _kill(rows, F.col(record.OUTCOME).isNull() & why.isNotNull(), node, code, why, shape)
     if record.OUTCOME not in rows.columns:
-        text = F.lit(None).cast("string")
         rows = rows.withColumns({record.OUTCOME: text, record.ASIDE: text})
     given = _given(rows, shape)
-    error = F.lit(None).cast("struct<node:string,code:string,error:string>")
-    rows = rows.withColumns({_ERROR: error, _FORM: F.lit(None).cast("string")})
+    rows = rows.withColumns({_ERROR: F.lit(None).cast(_ERROR_TYPE), _FORM: text})
     rows = _kill(rows, F.col(record.OUTCOME).isNull() & why.isNotNull(), node, code, why, shape)
     new = (F.col(record.OUTCOME) == aside.DEAD) & F.col(record.ASIDE).isNull()
     line = F.when(new, _dead_line(given)).otherwise(F.col(record.ASIDE))
@@ -266,6 +311,8 @@ def reject(rows: DataFrame, why: Column, node: str, code: str, shape: Shape) -> 
 def _kill(rows: DataFrame, which: Column, node: str, code: str, why: Column, shape: Shape) -> DataFrame:
     from pyspark.sql import functions as F
 
+    if _ERROR not in rows.columns:  # bare
+        return rows.withColumn(record.OUTCOME, F.when(which, F.lit(aside.DEAD)).otherwise(F.col(record.OUTCOME)))
     error = F.struct(F.lit(node).alias("node"), F.lit(code).alias("code"), why.alias("error"))
     return (
         rows.withColumn("_which", which)

@@ -18,6 +18,8 @@ def compute(work: Work, s: Snapshot, attempt: Attempt) -> Account:
     """Raises `GateClosed` where the batch has to be split before a record."""
     staged = stage(work, s, attempt)
     numbers = account(work, s, staged)
+    if not numbers.dead:
+        work.hopes.add("no nack")
     gates = admit(work, s, numbers)
     prepare(work, s, attempt, numbers, gates, staged)
     return numbers

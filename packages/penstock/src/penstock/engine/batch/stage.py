@@ -4,6 +4,7 @@ aside of their processors.
 | what is to be staged                                 | how                                                              |
 |------------------------------------------------------|------------------------------------------------------------------|
 | no processor, one destination                        | the destination stages the scan itself                           |
+| one destination, every processor in Spark            | the same, in the hope that no record fails; if one does, once more as below |
 | one destination that is written as lines             | one job for all outcomes, one folder each                        |
 | several destinations                                 | materialised once; then each as if it were alone                 |
 | a destination with another form                      | materialised, with its own processors applied; then it stages that |
@@ -62,24 +63,39 @@ class StagedBatch:
     kept: Path | None  # the materialised batch, where nacks that come late find their records
 
 
+class _Nacked(Exception):
+    """A record failed where none was hoped to."""
+
+
 def stage(work: Work, s: Snapshot, attempt: Attempt) -> StagedBatch:
     faults.reach("stage")
     work.source.begin(s.ranges)
+    if work.hopeful:
+        try:
+            return _stage(work, s, attempt, hopeful=True)
+        except _Nacked:
+            work.hopes.clear()
+    return _stage(work, s, attempt, hopeful=False)
+
+
+def _stage(work: Work, s: Snapshot, attempt: Attempt, *, hopeful: bool) -> StagedBatch:
     common = stages(work.nodes, work.source.shape)
     shape = common[-1].gives if common else work.source.shape
     own = {name: stages(t.nodes, shape) for name, t in work.targets.items()}
     wanted = set(chain.from_iterable(_wanted(t) for t in work.targets.values()))
-    needed = _needed(work, s, [*common, *chain.from_iterable(own.values())], wanted)
+    late = {name for name, t in work.targets.items() if t.may_refuse(work.guarantee)}
+    chains = [*common, *chain.from_iterable(own.values())]
+    bare = hopeful and not late and _in_one_pass(work, chains)
+    needed = _needed(work, s, chains, wanted, bare=bare)
     scan = read(work, s, _pruned(work, needed))
     flow = Flow(scan.rows, work.source.shape, checked=work.source.lines)
     if work.refuse_large:
         flow = _without_large(work, s, flow)
     folder = work.workdir(s) / attempt.id
-    late = {name for name, t in work.targets.items() if t.may_refuse(work.guarantee)}
     if len(work.targets) == 1 and not late:
         [(name, target)] = work.targets.items()
         check = _check_of(name, target)
-        flow = process(work, s, flow, (*common, *own[name]), _wanted(target), check=check)
+        flow = process(work, s, replace(flow, bare=bare), (*common, *own[name]), _wanted(target), check=check)
         staged = _stage_target(work, s, attempt, name, target, flow, folder / "own" / name)
         result = StagedBatch(scan, Part(), {name: staged}, None)
     else:
@@ -97,6 +113,12 @@ def stage(work: Work, s: Snapshot, attempt: Attempt) -> StagedBatch:
         result = StagedBatch(scan, Part(kept.lines(), flow.filtered), targets, kept.folder if late else None)
     faults.reach("K6")
     return result
+
+
+def _in_one_pass(work: Work, chains: Sequence[Stage]) -> bool:
+    """One destination that stages, and nothing but Spark before it: then a job may be run again if a record fails."""
+    staging = [t for t in work.targets.values() if t.stages(work.guarantee) is not None]
+    return len(work.targets) == len(staging) == 1 and all(st.where is Where.SPARK for st in chains)
 
 
 def _shared_check(work: Work, common: Sequence[Stage]) -> Check | None:
@@ -127,12 +149,14 @@ def _wanted(target: Target) -> frozenset[str]:
     return target.destination.columns
 
 
-def _needed(work: Work, s: Snapshot, chains: Sequence[Stage], wanted: Collection[str]) -> set[str]:
+def _needed(
+    work: Work, s: Snapshot, chains: Sequence[Stage], wanted: Collection[str], *, bare: bool = False
+) -> set[str]:
     """The columns that are asked of the source. Where it can tell position and metadata from a seq, Python stages need
-    neither."""
+    neither. What is `bare` has no use for who a record is."""
     located = {record.POSITION, record.METADATA} if work.source.locate(s.ranges) is not None else set()
     identity = [record.SEQ, *([] if located else [record.POSITION])]
-    nacks = bool(chains) or not work.source.lines or work.refuse_large
+    nacks = (bool(chains) or not work.source.lines or work.refuse_large) and not bare
     needed = {record.AFTER, *wanted, *(identity if nacks else [])}
     for st in chains:
         needed |= uses(st.nodes) - (located if st.where is Where.PYTHON else set())
@@ -157,11 +181,13 @@ def _stage_target(
     d = Delivery(**asdict(work.delivery_id(s, name)), attempt=attempt.number, attempt_id=attempt_id, size=s.ranges.size)
     destination = target.stages(work.guarantee)
     columns = [c for c in record.COLUMNS if c in _wanted(target)]
-    flow = _fitting(work, s, name, target, flow, columns)
+    flow = fitting(work, s, name, target, flow, columns)
     d = replace(d, schema=flow.rows.schema, shape=flow.shape)
     if destination is not None and not flow.marked and flow.ordered:
         rows = with_defaults(flow.rows, work, s, columns).select(*columns)
         return StagedTarget(destination.stage(replace(d, rows=rows)), Part())
+    if destination is not None and flow.bare:
+        return _stage_bare(work, s, destination, d, flow, columns)
     if destination is not None and (lines := destination.lines(d, {c: F.col(c) for c in columns})) is not None:
         return _stage_lines(destination, d, replace(flow, rows=with_defaults(flow.rows, work, s, columns)), lines)
     part, kept = Part(), None
@@ -178,7 +204,7 @@ def _stage_target(
     return StagedTarget(staged, part, kept)
 
 
-def _fitting(work: Work, s: Snapshot, name: str, target: Target, flow: Flow, columns: Sequence[str]) -> Flow:
+def fitting(work: Work, s: Snapshot, name: str, target: Target, flow: Flow, columns: Sequence[str]) -> Flow:
     """Nacks what the destination can't hold, where that has not been looked at already."""
     from pyspark.sql import functions as F
 
@@ -190,7 +216,8 @@ def _fitting(work: Work, s: Snapshot, name: str, target: Target, flow: Flow, col
     if unfit is None:
         return flow
     rows = with_defaults(rows, work, s, {record.SEQ, record.PART})
-    return replace(flow, rows=reject(rows, unfit, name, "destination.unfit", flow.shape), marked=True)
+    rejected = reject(rows, unfit, name, "destination.unfit", flow.shape, bare=flow.bare)
+    return replace(flow, rows=rejected, marked=True)
 
 
 def _without_large(work: Work, s: Snapshot, flow: Flow) -> Flow:
@@ -205,6 +232,28 @@ def _without_large(work: Work, s: Snapshot, flow: Flow) -> Flow:
     why = F.concat(F.lit("the record has "), F.col("_size").cast("string"), F.lit(text))
     rows = reject(rows, F.when(F.col("_size").isNotNull(), why), work.lane.source, "record.too-large", flow.shape)
     return replace(flow, rows=rows.drop("_size"), marked=True)
+
+
+def _stage_bare(
+    work: Work,
+    s: Snapshot,
+    destination: ExactlyOnceDestination[Any],
+    d: Delivery,
+    flow: Flow,
+    columns: Sequence[str],
+) -> StagedTarget:
+    """One job, straight into the destination's own form. It counts only if no record failed: then nothing else is to be kept."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    seen = Observation()
+    rows = with_defaults(flow.rows, work, s, columns).select(*columns, record.OUTCOME)
+    rows = rows.observe(seen, F.count_if(F.col(record.OUTCOME) == aside.DEAD).alias(aside.DEAD))
+    staged = destination.stage(replace(d, rows=rows.where(F.col(record.OUTCOME).isNull()).select(*columns)))
+    if seen.get[aside.DEAD]:
+        destination.discard(d)
+        raise _Nacked
+    return StagedTarget(staged, Part(None, flow.filtered))
 
 
 def _stage_lines(destination: ExactlyOnceDestination[Any], d: Delivery, flow: Flow, lines: Lines) -> StagedTarget:

@@ -5,72 +5,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from string import Template
 from typing import Any
 
 import pyarrow as pa
 
 from penstock import record
 from penstock.engine import aside
-from penstock.engine.python.arrow import given_at, given_column, line_column, opened, values
+from penstock.engine.python.arrow import given_at, given_column, line_column, opened, text_of, values
 from penstock.engine.python.records import record_at
 from penstock.engine.python.stage import Op, PythonStage, Run
-from penstock.plan.sql import compile_condition
+from penstock.native import Inline
 from penstock_sdk.record import DROP
 
 
 def on_payloads(stage: PythonStage) -> Run | None:
     """The fast way: `after` in, `after` out; whatever else goes on is taken over from the input."""
-    ops: list[Op] = []
-    names: dict[int, str] = {}
+    ops: list[tuple[Op, Op | None]] = []  # each with its condition
     for node in stage.nodes:
         op = node.processor.on_payload(last=node is stage.nodes[-1])
-        if op is not None and node.condition:
-            op = _conditional_payload(op, node.condition)
-        if op is None:
+        matches = node.condition.on_after() if node.condition else None
+        if op is None or (node.condition and matches is None):
             return None
-        if id(op) in names:  # two of one kind: told apart where one of them raises
-            op = partial(op)
-        ops.append(op)
-        names[id(op)] = node.id
+        ops.append((op, matches))
     last = stage.last()
-    ops.append(last)
-    names[id(last)] = stage.nodes[-1].id
+    ops.append((_text if last is text_of else last, None))
+    ids = [node.id for node in stage.nodes]
+    ids.append(ids[-1])
     others = [c for c in stage.returns if c != record.AFTER]
     if stage.locate is not None and {record.POSITION, record.METADATA} & set(others):
         return None
-
     structured = stage.opens
     takes = bool(others) or stage.keep_given
+    loop = _loop(ops, takes=takes)
 
     def run(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         given = values(batch.column(record.AFTER))
         out: list[Any] = []
-        append = out.append
         kept: list[int] = []
         deads: list[aside.Dead] = []
-        filtered = 0
-        f: Op = last
-        p: Any
-        for i, p in enumerate(map(opened, given) if structured else given):
-            try:
-                for f in ops:
-                    p = f(p)
-                    if p is DROP:
-                        break
-                else:
-                    append(p)
-                    if takes:
-                        kept.append(i)
-                    continue
-                filtered += 1
-            except Exception as e:
-                r = record_at(batch, i, stage)
-                r.after = p
-                deads.append(
-                    stage.nack(r, names[id(f)], e, given_at(batch, i, opened(given[i]) if structured else given[i]))
-                )
+
+        def dead(i: int, k: int, p: Any, e: Exception) -> None:
+            r = record_at(batch, i, stage)
+            r.after = p
+            again = values(batch.column(record.AFTER).slice(i, 1))[0]  # an object may have been changed by now
+            deads.append(stage.nack(r, ids[k], e, given_at(batch, i, opened(again) if structured else again)))
+
+        filtered = loop(map(opened, given) if structured else given, out.append, kept.append, dead)
         columns: dict[str, pa.Array] = {record.AFTER: stage.after(out)}
         if takes:
             rows = batch if len(out) == batch.num_rows else batch.take(pa.array(kept, pa.int64()))
@@ -85,8 +67,41 @@ def on_payloads(stage: PythonStage) -> Run | None:
     return run
 
 
-def _conditional_payload(op: Op, condition: str) -> Op | None:
-    matches = compile_condition(condition).on_after
-    if matches is None:
-        return None
-    return lambda p: op(p) if matches(p if type(p) is not bytes else p.decode()) else p  # SQL sees raw bytes as text
+_text = Inline(text_of, "if type(p) is not bytes:\n    p = $text_of(p)", text_of=text_of)
+_RAW = "p if type(p) is not bytes else p.decode(errors='replace')"  # SQL sees raw bytes as text, as Spark does
+
+
+def _loop(ops: Sequence[tuple[Op, Op | None]], *, takes: bool) -> Callable[..., int]:
+    """All operations as one function, the ones that can written out: 1.3 µs a record for seven of them, 2.1 as calls.
+
+    `k` is the operation at work: whose nack it is if one raises.
+    """
+    lines = [
+        "def loop(given, append, keep, dead):",
+        "  filtered = k = 0",
+        "  for i, p in enumerate(given):",
+        "    try:",
+    ]
+    scope: dict[str, Any] = {"DROP": DROP}
+    for k, (op, matches) in enumerate(ops):
+        lines.append(f"      k = {k}")
+        indent = "      "
+        if matches is not None:
+            scope[f"matches_{k}"] = matches
+            lines.append(f"      if matches_{k}({_RAW}):")
+            indent = "        "
+        if isinstance(op, Inline):
+            names = {name: f"{name}_{k}" for name in op.names}
+            scope |= {names[name]: value for name, value in op.names.items()}
+            source = Template(op.source).substitute(names)
+        else:
+            scope[f"op_{k}"] = op
+            source = f"p = op_{k}(p)\nif p is DROP:\n  filtered += 1\n  continue"
+        lines += [indent + line for line in source.splitlines()]
+    lines.append("      append(p)")
+    if takes:
+        lines.append("      keep(i)")
+    lines += ["    except Exception as e:", "      dead(i, k, p, e)", "  return filtered"]
+    exec("\n".join(lines), scope)
+    made: Callable[..., int] = scope["loop"]
+    return made

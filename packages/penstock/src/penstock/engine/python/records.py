@@ -23,7 +23,6 @@ from penstock.engine.python.arrow import (
 )
 from penstock.engine.python.stage import Op, PythonStage, Run
 from penstock.plan.nodes import Node
-from penstock.plan.sql import compile_condition
 from penstock_sdk.record import DROP, Drop, Record, Reject, shared_fields
 
 PARTS = 1 << 16  # of one record in one stage
@@ -232,10 +231,13 @@ def _conditional(node: Node) -> Op:
     apply: Op = node.processor.apply
     if not node.condition:
         return apply
-    matches = compile_condition(node.condition).on_record
+    matches = node.condition.on_record()
+    if node.condition.template is not None or record.AFTER not in node.condition.columns:
+        return lambda r: apply(r) if matches(r) else r
 
     def conditional(r: Record) -> Any:
-        seen = r.derive(after=r.after.decode()) if type(r.after) is bytes else r  # SQL sees raw bytes as text
+        """SQL sees raw bytes as text, as Spark does."""
+        seen = r.derive(after=r.after.decode(errors="replace")) if type(r.after) is bytes else r
         return apply(r) if matches(seen) else r
 
     return conditional

@@ -11,7 +11,7 @@ records (`records.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from penstock.native import Typed
 from penstock.plan.nodes import Node
 from penstock.plan.payload import expect
 from penstock.record import Shape
+from penstock.secrets import Secrets
 from penstock_sdk.errors import Rejected
 from penstock_sdk.record import Place, Record
 
@@ -64,6 +65,7 @@ class PythonStage:
     order: bool = False  # pass the column on by which stretches of a strand follow each other
     typed: Typed | None = None  # what the last processor gives becomes a typed column
     only_line: bool = False  # what the source gave is sent along as the raw payload that it was
+    secrets: Secrets = field(default_factory=Secrets)  # what no error may say, not even in a line aside
 
     @property
     def opens(self) -> bool:
@@ -161,7 +163,19 @@ class PythonStage:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(zip(names, types, strict=True))))
 
+    def _warned(self) -> dict[str, int]:
+        """What processors have warned of since they were asked last."""
+        found = {}
+        for node in self.nodes:
+            if node.processor.warned:
+                found[node.id] = node.processor.warned
+                node.processor.warned = 0
+        return found
+
     def aside(self, deads: list[lines.Dead], count: lines.Count) -> pa.RecordBatch:
+        count.warned = lines.added(count.warned, self._warned())
+        for dead in deads if self.secrets else ():
+            dead.error = self.secrets.hide(dead.error, cut=len(dead.error) >= lines.ERROR_CHARACTERS)
         texts = [*(lines.line(d) for d in deads), lines.line(count)]
         outcomes = [lines.DEAD] * len(deads) + [lines.COUNT]
         nothing = {name: pa.nulls(len(texts), self.type_of(name)) for name in self.returns}

@@ -20,6 +20,7 @@ from penstock.plan.sql.errors import EvaluationError, ExpressionError
 from penstock.plan.sql.text import parse_plain
 from penstock.plan.sql.tree import Node, Op, Ref, lower
 from penstock.plan.sql.types import BOOLEAN, INT, LONG_MAX, LONG_MIN, MAP, VOID, Hole, Type, type_of
+from penstock_sdk.record import COLLECTION
 
 if TYPE_CHECKING:
     from penstock_sdk import Record
@@ -100,9 +101,9 @@ def _entry(refs: list[Ref], special: _Specialised, *, record: bool) -> Callable[
         if len(path) == 1:
             if not record:
                 return "p"
-            source = f"p.{path[0]}"
+            source = "own(p.metadata)" if path[0] == "metadata" else f"p.{path[0]}"
         else:
-            base, step = fetch(path[:-1]), path[-1]
+            base, step = "p.metadata" if path[:-1] == ("metadata",) else fetch(path[:-1]), path[-1]
             where = repr(Ref(path[:-1]).name)
             if isinstance(step, int):
                 source = f"item({base}, {step}, {where})"
@@ -121,11 +122,16 @@ def _entry(refs: list[Ref], special: _Specialised, *, record: bool) -> Callable[
         f"        special = make({key})",
         f"    return special({', '.join(names)})",
     ]
-    scope: dict[str, Any] = {"field": values.field, "item": values.item, **_BUILTINS}
+    scope: dict[str, Any] = {"field": values.field, "item": values.item, "own": _own, **_BUILTINS}
     scope |= {"found": special.found, "make": special.make}
     exec("\n".join(lines), scope)
     made: Callable[[Any], Any] = scope["entry"]
     return made
+
+
+def _own(metadata: dict[str, str]) -> dict[str, str]:
+    """As the column has it: the namespace is a column of its own."""
+    return {k: v for k, v in metadata.items() if k != COLLECTION} if COLLECTION in metadata else metadata
 
 
 _BUILTINS = {"type": type, "dict": dict, "float": float, "len": len, "abs": abs}

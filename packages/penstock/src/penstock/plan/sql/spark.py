@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 
-from penstock.plan.sql.text import _PARTS
+from penstock.plan.sql.text import _PARTS, respelled
 
 
 def spark_text(text: str) -> str:
     """`.Payload.After.x` becomes `after.x`; strings, names in backticks and comments stay as they are."""
-
-    def change(match: re.Match[str]) -> str:
-        return match[0].rsplit(".", 1)[1].lower() if match["conduit"] else match[0]
-
-    return _PARTS.sub(change, text)
+    return respelled(text)
 
 
 def looks_inside(text: str, column: str) -> bool:

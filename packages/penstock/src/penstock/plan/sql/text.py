@@ -15,6 +15,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.plan.sql.errors import ExpressionError
+from penstock.plan.sql.refused import refuse_beyond_a_record, refuse_unrepeatable
 
 COLUMNS = (
     "source", "seq", "part", "position", "operation", "namespace", "phase", "timestamp", "metadata", "key", "before", "after",
@@ -41,7 +42,9 @@ class PlainSpark(Spark):
 
 _PARTS = re.compile(
     r"""
-      (?P<raw>[rR](?:'[^']*'|"[^"]*"))
+      (?P<collection>(?<![A-Za-z0-9_`\])'".])\.?metadata\s*(?-i:
+          \[\s*(?:'opencdc\.collection'|"opencdc\.collection")\s*\] | \.`opencdc\.collection`))
+    | (?P<raw>[rR](?:'[^']*'|"[^"]*"))
     | (?P<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
     | (?P<other>`[^`]*`|--[^\n]*|/\*.*?\*/|[A-Za-z_0-9]+)
     | (?P<conduit>(?<![A-Za-z0-9_`\])'".])\.(?:payload\.(?:after|before)|key|metadata|operation|position)(?![A-Za-z0-9_]))
@@ -56,14 +59,27 @@ def prepared(text: str) -> str:
     """`.Payload.After.x` becomes `after.x`, outside of strings, names in backticks and comments."""
 
     def change(match: re.Match[str]) -> str:
-        if match["conduit"]:
-            name = match[0].rsplit(".", 1)[1].lower()
+        name = _renamed(match)
+        if name is not None:
             return name.rjust(len(match[0]))
         if match["string"]:
             return _quote_kept(match[0])
         return match[0]
 
     return _PARTS.sub(change, text)
+
+
+def respelled(text: str) -> str:
+    """The same for Spark, which reads strings by itself."""
+    return _PARTS.sub(lambda match: _renamed(match) or match[0], text)
+
+
+def _renamed(match: re.Match[str]) -> str | None:
+    """The column that another spelling stands for: Conduit's references, and the metadata key that is a column here."""
+    if match["conduit"]:
+        return match[0].rsplit(".", 1)[1].lower()
+    inner = match.string[: match.start()].rstrip().endswith(".")  # `after. metadata[…]` is a field of the payload
+    return "namespace" if match["collection"] and not inner else None
 
 
 def _quote_kept(literal: str) -> str:
@@ -125,6 +141,7 @@ def parse_plain(text: str) -> exp.Expression:
     try:
         tokens = dialect.tokenize(ready)
         _refuse_tokens(tokens, ready)
+        refuse_unrepeatable(tokens)
         trees = dialect.parser().parse(tokens, ready)
     except SqlglotError as e:
         raise not_parsed(e, ready) from None
@@ -134,11 +151,14 @@ def parse_plain(text: str) -> exp.Expression:
 
 
 def parse_spark(text: str) -> exp.Expression:
-    """For reading names only: all that sqlglot knows of Spark SQL."""
+    """For reading names only: all that sqlglot knows of Spark SQL. Refused is what is no function of one record."""
     ready = prepared(text)
     dialect = Spark()
     try:
-        trees = dialect.parse(ready)
+        tokens = dialect.tokenize(ready)
+        refuse_unrepeatable(tokens)
+        refuse_beyond_a_record(tokens)
+        trees = dialect.parser().parse(tokens, ready)
     except SqlglotError as e:
         raise not_parsed(e, ready) from None
     except RecursionError:

@@ -80,11 +80,6 @@ ALIASES = {
     "date_diff": "datediff", "dateadd": "date_add", "regexp": "rlike", "regexp_like": "rlike", "cardinality": "size",
 }  # fmt: skip
 TWO_ARGUMENTS = frozenset({"nvl", "ifnull"})
-CLOCK = frozenset(
-    {"now", "current_timestamp", "current_date", "localtimestamp", "curdate", "current_time", "unix_timestamp"}
-)
-RANDOM = frozenset({"rand", "random", "randn", "uuid", "shuffle", "randstr", "uniform", "monotonically_increasing_id"})
-
 _BINARY: dict[type[exp.Expression], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
@@ -292,8 +287,6 @@ def _reference(node: exp.Expression, deeper: Callable[[exp.Expression], Node]) -
 def _known(path: tuple[str | int, ...], node: exp.Expression) -> Ref:
     head, rest = path[0], path[1:]
     if head not in COLUMNS:
-        if str(head).lower() in CLOCK:
-            _refuse_clock(str(head), node)
         near = difflib.get_close_matches(str(head), COLUMNS, 1) or difflib.get_close_matches(
             str(head).lower(), COLUMNS, 1
         )
@@ -307,22 +300,8 @@ def _known(path: tuple[str | int, ...], node: exp.Expression) -> Ref:
     return Ref(path)
 
 
-def _refuse_clock(name: str, node: exp.Expression) -> NoReturn:
-    refuse(
-        f"{name} is not the same when a batch is run again",
-        node,
-        "use `timestamp`, the time of the record",
-    )
-
-
 def _function(node: exp.Anonymous, deeper: Callable[[exp.Expression], Node]) -> Node:
     written = str(node.this).lower()
-    if written in CLOCK:
-        _refuse_clock(f"{written}()", node)
-    if written in RANDOM:
-        refuse(
-            f"{written}() is not the same when a batch is run again", node, "use `timestamp` or a field of the record"
-        )
     name = ALIASES.get(written, written)
     if name not in FUNCTIONS:
         refuse(f"the function {written} is outside the subset of SQL for open payloads", node)
