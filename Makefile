@@ -26,7 +26,7 @@ lint: $(STAMP)
 
 # The fast loop for people: no Spark is started.
 test-fast: $(STAMP)
-	$(BIN)/pytest -q -m "not spark and not crash and not long"
+	$(BIN)/pytest -q -m "not spark and not crash and not long and not thorough"
 
 test: lint
 	@sh scripts/need-java.sh

@@ -1,6 +1,7 @@
 """The yardstick: five operations on fields as hand-written Structured Streaming. `python handwritten_chain.py FORM IN OUT`.
 
-`text`: lines of JSON, decoded with `from_json` and encoded with `to_json`. `parquet`: Parquet to Parquet, columns as they are.
+`text`: lines of JSON, decoded with `from_json` into columns and encoded with `to_json`. `object`: the same on the object as it is, with
+`withField` and `dropFields`. `parquet`: Parquet to Parquet, columns as they are.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ def operations(rows: DataFrame) -> DataFrame:
     )
 
 
-if form == "text":
+if form == "object":
+    after = F.from_json("value", SCHEMA.format("STRING"))
+    rows = spark.readStream.text(source).select(after.alias("after"))
+    after = F.col("after").withField("region", F.lit("us")).withField("origin", F.lit("shop"))
+    after = after.withField("amount", F.col("after.amount").cast("string")).withField("key", F.col("after.id"))
+    rows = rows.select(F.to_json(after.dropFields("id", "price")).alias("value"))
+elif form == "text":
     rows = (
         spark.readStream.text(source)
         .select(F.from_json("value", SCHEMA.format("STRING")).alias("after"))
@@ -36,7 +43,7 @@ if form == "text":
 else:
     rows = operations(spark.readStream.schema(SCHEMA.format("TIMESTAMP")).parquet(source))
 query = (
-    rows.writeStream.format(form)
+    rows.writeStream.format("parquet" if form == "parquet" else "text")
     .option("path", target)
     .option("checkpointLocation", target + ".checkpoint")
     .trigger(availableNow=True)

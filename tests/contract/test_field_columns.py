@@ -16,6 +16,7 @@ from penstock import record
 from penstock.engine import session
 from penstock.engine.trap import trap
 from penstock.native import Columns, Record, Reject, Shape, Stop, Where
+from penstock.plan.moment import Moment
 from penstock.plugins import builtin
 
 if TYPE_CHECKING:
@@ -265,6 +266,9 @@ def test_a_field_is_converted(lane: SparkSession, type_: str, to: str) -> None:
     for row, a, b in zip(given, columns, dicts, strict=True):
         if to == "string" and row[0] == b"\xff":
             assert a == BAD  # a dict holds it, and nothing that text can be written to
+            continue
+        if b != BAD and isinstance(b[0]["v"], Moment):
+            assert a == BAD  # a column holds microseconds, and nothing is cut off
             continue
         assert (a == BAD) == (b == BAD), f"{row!r}: {a!r} in columns, {b!r} in dicts"
         if a != BAD:

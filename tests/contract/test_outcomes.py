@@ -457,7 +457,9 @@ def test_what_text_cannot_hold_is_a_nack_and_not_two_lines(bench: Bench) -> None
     for names in (("out",), ("one", "two")):
         b = Bench(bench.root / "-".join(names), bench.spark)
         b.issue(lines=4)
-        p = b.to(b.pipeline().processor("breaks", breaks), *names)
+        p = b.pipeline().processor("breaks", breaks)
+        for name in names:
+            p.destination(name, "files", path=b.root / name)
         b.run(p.dead_letter_queue(window=0))
         assert b.ids(names[0]) == [ids[0], ids[3]]
         codes = sorted((x["record"], x["code"], x["node"], x["destination"]) for x in b.dead())

@@ -27,6 +27,8 @@ from penstock.record import AFTER, COLUMNS
 from tests.support import everywhere
 from tests.support.everywhere import CASES, CONDITIONS, Case, plain
 
+pytestmark = pytest.mark.thorough
+
 TIME = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 KINDS = {"raw": Shape.RAW, "open": Shape.OPEN, "typed": Shape.TYPED, "fed": Shape.OPEN, "deep": Shape.OPEN}
 

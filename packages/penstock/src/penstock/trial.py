@@ -190,7 +190,7 @@ class Given(NativeSource[Any]):
         namespace = r.get("namespace", metadata.pop(COLLECTION, None))
         return i, position, r.get("operation", "create"), namespace, metadata, key, before, after
 
-    def _inferred(self, spark: SparkSession) -> str:
+    def _inferred(self, spark: SparkSession) -> StructType:
         """From all values together: a whole number is BIGINT, text is STRING."""
         texts = [json.dumps(r["after"]) for r in self._records if isinstance(r.get("after"), dict)]
         if not texts:
@@ -199,7 +199,7 @@ class Given(NativeSource[Any]):
                 code="test.schema",
                 hint="give the test a `schema`",
             )
-        return spark.read.json(spark.sparkContext.parallelize(texts, 1)).schema.simpleString()[len("struct<") : -1]
+        return spark.read.json(spark.sparkContext.parallelize(texts, 1)).schema
 
 
 def _bytes(value: Any) -> bytes | None:

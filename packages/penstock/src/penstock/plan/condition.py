@@ -58,7 +58,7 @@ class Condition:
             parts.insert(0, _rlike(self.namespaces))
         return " AND ".join(parts) if len(parts) > 1 else self.text or parts[0]
 
-    @property
+    @cached_property
     def columns(self) -> frozenset[str]:
         """The record columns it looks at."""
         if not self:

@@ -64,6 +64,7 @@ SAFEGUARDS = {
     "settle-first": "at most once: the source is acked before the batch is processed",
     "outcome-first": "handlers are told of a batch before its source is acked",
     "drain": "a graceful stop finishes the batch in flight",
+    "rehearse": "a plan is tried on no record before its source is touched",
     "redact": "a value that came by reference is shown as its reference",
     "trap": "an expression that raises costs one record, not the job",
 }
