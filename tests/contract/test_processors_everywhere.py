@@ -259,7 +259,11 @@ def combinations(shape: Shape) -> Iterator[tuple[Case, str]]:
 
 
 def known_bug(shape: Shape, name: str) -> str:
-    return "a typed time holds microseconds: what has more digits is a nack, as its page says" if (shape, name) == (Shape.TYPED, "field.convert 7 every") else ""
+    return (
+        "a typed time holds microseconds: what has more digits is a nack, as its page says"
+        if (shape, name) == (Shape.TYPED, "field.convert 7 every")
+        else ""
+    )
 
 
 def parameters() -> Iterator[Any]:
