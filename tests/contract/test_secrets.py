@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,8 +108,14 @@ def in_file(path: Path) -> set[str]:
 
 
 def in_folder(folder: Path) -> dict[str, set[str]]:
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return {str(path.relative_to(folder)): found for path in files if (found := in_file(path))}
+    """A JVM that is about to end may still take its own files away."""
+    result: dict[str, set[str]] = {}
+    for root, _, names in os.walk(folder):  # passes over folders that are gone
+        for path in (Path(root) / name for name in names):
+            with suppress(FileNotFoundError):
+                if path.is_file() and (found := in_file(path)):
+                    result[str(path.relative_to(folder))] = found
+    return result
 
 
 @dataclass
