@@ -5,6 +5,7 @@ What is expected of texts was made with the libraries that Conduit uses.
 
 from __future__ import annotations
 
+import copy
 import pickle
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
@@ -53,7 +54,7 @@ def shown(r: Record, names: Mapping[str, Any]) -> dict[str, Any]:
 def test_the_example_on_its_page_is_true(plugin: str) -> None:
     example = builtin.implementation("processor", plugin).example
     assert isinstance(example, Example)
-    result = made(plugin, **example.settings).apply(Record(**example.given))
+    result = made(plugin, **example.settings).apply(Record(**copy.deepcopy(dict(example.given))))
     if isinstance(example.gives, Mapping):
         assert isinstance(result, Record)
         assert shown(result, example.gives) == example.gives
