@@ -1,4 +1,4 @@
-# make setup | demo | test | test-fast | lint | docs | bench | crash | lock
+# make setup | demo | test | test-fast | lint | docs | golden | bench | crash | lock
 # Only Python 3.11+ and Java 17+ are needed; everything else goes into .venv.
 
 PYTHON ?= python3
@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup
 
-.PHONY: setup demo test test-fast lint docs bench crash lock clean
+.PHONY: setup demo test test-fast lint docs golden bench crash lock clean
 
 setup: $(STAMP)
 
@@ -23,6 +23,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy packages/penstock-protocol/src packages/penstock-sdk/src packages/penstock/src tests bench examples scripts
 	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
 
 # The fast loop for people: no Spark is started.
 test-fast: $(STAMP)
@@ -41,10 +42,14 @@ bench: $(STAMP)
 	@sh scripts/need-java.sh
 	$(BIN)/python -m bench
 
+# Writes anew what the command shows when something is wrong: look at the difference before you commit it.
+golden: $(STAMP)
+	@sh scripts/need-java.sh
+	PENSTOCK_GOLDEN=write $(BIN)/pytest -q tests/integration/test_golden.py
+
 # Rewrites what is generated in docs/.
 docs: $(STAMP)
-	$(BIN)/python scripts/contract.py
-	$(BIN)/python scripts/processors.py
+	$(BIN)/python -m scripts.docs
 
 # Pins what setup installs. Run it after changing a dependency; the result names versions only.
 lock: $(STAMP)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from bench import chain, decode, fanout, formats, idle, processors, python, scale, text
+from bench import chain, decode, fanout, formats, idle, processors, python, scale, start, text
 
 BENCHMARKS = {
+    "start": start.main,
     "text": text.main,
     "formats": formats.main,
     "decode": decode.main,

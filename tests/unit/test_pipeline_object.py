@@ -14,9 +14,9 @@ from penstock.connectors.files.settings import FilesDestinationSettings, FilesSo
 from penstock.connectors.files.source import FilesSource
 from penstock.engine.batch.context import Guarantee
 from penstock.engine.gate import Window
-from penstock.engine.lane import Status
 from penstock.engine.lock import StateFolder
 from penstock.engine.supervisor import LaneResult, PipelineResult
+from penstock.engine.view import Status
 from penstock.errors import Stop, UsageError
 from penstock.ledger import Ledger
 from penstock.native import Limits, Record

@@ -13,8 +13,8 @@ from penstock.assembly import rebuild as _rebuild
 from penstock.config import ConfigErrors
 from penstock.connectors.files.destination import FilesDestination
 from penstock.engine.frontier import frontier
-from penstock.engine.lane import Remaining, Status
 from penstock.engine.supervisor import LaneResult, PipelineResult
+from penstock.engine.view import Remaining, Status
 from penstock.errors import Stop, UsageError
 from penstock.ledger import Ledger, Nack, Prepared, TargetRef
 from penstock.pipeline import run

@@ -138,6 +138,15 @@ class Known:
 
 
 @dataclass(frozen=True)
+class Behind:
+    """What is known to wait at a source beyond what was taken; what is not known is None."""
+
+    records: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class Limits:
     """Where a batch is cut. A source may give less, and one strand more when it cannot be cut inside."""
 

@@ -1,14 +1,19 @@
-"""`python -m penstock.cli.archive`: makes the class archive that `engine/archive.py` uses. `make setup` runs it once.
+"""`python -m penstock.cli.archive`: makes the class archive that `engine/archive.py` uses. `make setup` runs it once, or else the
+first `penstock run` when it has ended (`--quietly`).
 
 A small pipeline runs in a JVM that archives its classes when it ends; that takes about twenty seconds.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.engine import archive, session
@@ -23,6 +28,26 @@ def build() -> Path | None:
     if target is None:
         return None
     target.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(target.with_suffix(".lock")) as alone:
+        return _build(target) if alone else None
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[bool]:
+    """One at a time. The file is there only while one is at work, so that a run need not even start a second."""
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _build(target: Path) -> Path | None:
     with tempfile.TemporaryDirectory(prefix="penstock-archive-") as folder:
         made = Path(folder) / "classes.jsa"
         subprocess.run([sys.executable, "-m", "penstock.cli.archive", "--train", folder, str(made)], check=True)
@@ -66,5 +91,8 @@ def train(folder: Path, made: Path) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--train"]:
         train(Path(sys.argv[2]), Path(sys.argv[3]))
+    elif sys.argv[1:2] == ["--quietly"]:
+        os.nice(19)
+        build()
     else:
         print(f"class archive: {build() or 'not made (no Java, or no Spark); starts are a little slower'}")

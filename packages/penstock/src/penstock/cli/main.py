@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import importlib
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from penstock import __version__
-from penstock.errors import PenstockError, UsageError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS = {
+    "init": "Make a folder with a pipeline, a test and some data.",
     "run": "Run pipelines.",
     "validate": "Check pipeline files; starts nothing.",
     "graph": "Show a pipeline: text, mermaid, dot or svg.",
     "test": "Run the tests beside pipelines.",
+    "dlq": "Look at dead letters.",
+    "pipelines": "Look at what pipelines have done.",
+    "plugins": "List and describe connectors and processors.",
+    "doctor": "Check what Penstock needs: Java, Spark, disk.",
     "schema": "Print the JSON Schema of pipeline files, for editors.",
+    "completion": "Print the completion script of a shell.",
 }
 
 
@@ -31,6 +40,13 @@ class Commands(click.Group):
         module = importlib.import_module(f"penstock.cli.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """From the list: no command is imported for it."""
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -51,8 +67,9 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Show where an error came from.")
 @click.version_option(__version__, prog_name="penstock")
-def cli() -> None:
+def cli(debug: bool) -> None:  # `failed` reads it from the command line: errors may come before any option is read
     """Moves records from sources through processors to destinations, and accounts for every one."""
 
 
@@ -60,16 +77,10 @@ def main() -> None:
     """Exit codes: 0 done, 1 a pipeline degraded, 2 bad usage or configuration, 130 interrupted."""
     try:
         sys.exit(cli(standalone_mode=False))
-    except click.ClickException as e:
-        e.show()
-        sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    except PenstockError as e:
-        from penstock.cli.printer import print_error
+    except (Exception, KeyboardInterrupt) as e:
+        from penstock.cli.failure import failed
 
-        print_error(e)
-        sys.exit(2 if isinstance(e, UsageError) else 1)
+        sys.exit(failed(e, sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -1,26 +1,35 @@
-"""`penstock run`: runs pipelines until they are done (`--once`) or told to stop."""
+"""`penstock run`: runs pipelines until they are done (`--once`) or told to stop.
+
+What is shown meanwhile is `cli.face`, what is said at the end `cli.ending`. Heavy modules are imported once that is there.
+"""
 
 from __future__ import annotations
 
-import signal
+import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from penstock import pipeline
-from penstock.cli.printer import Printer
+from penstock.cli.ending import Ran, ending
+from penstock.cli.face import shown
+from penstock.cli.printer import err, out_json
+from penstock.engine import archive
 from penstock.errors import PenstockError, UsageError
 
 if TYPE_CHECKING:
-    from penstock.engine.supervisor import Engine
+    from penstock.pipeline import Pipeline
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--once", is_flag=True, help="Process what is there and exit.")
 @click.option(
-    "--state", type=click.Path(path_type=Path), help="The state folder (default: .penstock beside the pipeline)."
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The state folder (default: .penstock beside the pipeline).",
 )
 @click.option("--master", help="The Spark master (default: local[*,4], embedded).")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting. May be given several times.")
@@ -53,47 +62,81 @@ def run(
 
     Ctrl-C (or SIGTERM) stops gracefully: the batch in flight is finished. A second one stops at once; nothing is lost.
     """
-    printer = Printer(as_json=as_json)
-    printer.take_log()
-    pipelines = pipeline.Pipeline.from_files(paths)
+    settings = _settings(conf)
+    with shown(as_json=as_json, quiet=dry_run and as_json) as face:
+        face.doing(f"checking {_named(paths)}")
+        from penstock import pipeline
+
+        pipelines = pipeline.Pipeline.from_files(paths)
+        face.alone = len(pipelines) == 1
+        face.lossy = any(p.assembly().config.guarantee == "at-most-once" for p in pipelines)
+        if dry_run:
+            from penstock.cli import dry_run as trying
+
+            outcomes = trying.tried(face, pipelines, limit, master, settings)
+        else:
+            summary = pipeline.run(
+                pipelines,
+                once=once,
+                state=state,
+                master=master,
+                conf=settings,
+                report=face.event,
+                started=face.started,
+                finish=finish,
+                abandon=abandon,
+            )
     if dry_run:
-        from penstock.cli import dry_run as trying
-
-        if not trying.dry_run(pipelines, limit, master, _settings(conf)):
-            context.exit(1)
-        return
-    engines: list[Engine] = []
-
-    def started(engine: Engine) -> None:
-        engines.append(engine)
-        printer.secrets = engine.secrets
-        for s in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(s, lambda *_: engine.stop.request())
-
-    try:
-        summary = pipeline.run(
-            pipelines,
-            once=once,
-            state=state,
-            master=master,
-            conf=_settings(conf),
-            report=printer.event,
-            started=started,
-            finish=finish,
-            abandon=abandon,
-        )
-    except PenstockError as e:
-        printer.secrets.clean(e)
-        raise
-    printer.summary(summary)
-    if not summary.pipelines:
-        click.echo("Nothing to run: every pipeline has `status: stopped`.", err=True)
-    if debug:
-        printer.trace(summary)
+        ok = trying.print_all(outcomes, limit)
+        context.exit(0 if ok else 1)
+    archive.make_later()
+    forced = face.interrupts.count > 1
+    if as_json:
+        out_json(summary.to_json())
+    else:
+        err(ending(summary, _ran(pipelines, state, once=once, forced=forced, conf=conf)))
+    if debug or (context.parent is not None and context.parent.params.get("debug")):
+        for p in summary.pipelines:
+            if p.trace:
+                err(p.trace)
     if not summary.ok:
         context.exit(1)
-    if engines and engines[0].stop.forced:
+    if forced:
         context.exit(130)
+
+
+def _named(paths: tuple[Path, ...]) -> str:
+    return str(paths[0]) if len(paths) == 1 else f"{len(paths)} files and folders"
+
+
+def _ran(pipelines: Sequence[Pipeline], state: Path | None, *, once: bool, forced: bool, conf: Sequence[str]) -> Ran:
+    from penstock.pipeline import state_folder
+
+    folder = state_folder(pipelines, state)
+    configs = [p.assembly().config for p in pipelines]
+    sources = [(p.id, c) for p in configs for c in p.connectors if c.type == "source"]
+    return Ran(
+        folder,
+        "" if conf else shlex.join(["penstock", *sys.argv[1:]]),  # a Spark setting may be a secret
+        once,
+        forced,
+        {(pipeline, c.id): c.settings.get("path", "") for pipeline, c in sources},
+        frozenset(p.id for p in configs if p.guarantee == "at-most-once"),
+        _only_letter(folder),
+    )
+
+
+def _only_letter(state: Path) -> str:
+    """The id of the dead letter that is open, where there is one alone: it can be shown without a list."""
+    from penstock.engine.lock import StateFolder
+    from penstock.ledger import NackState
+    from penstock.ledger.look import Wanted, look
+
+    try:
+        found = look(StateFolder(state).ledger, lambda view: view.letters(Wanted(state=NackState.OPEN), 2))
+    except (PenstockError, OSError):
+        return ""
+    return found[0].nack.id if len(found) == 1 else ""
 
 
 def _settings(conf: tuple[str, ...]) -> dict[str, str]:

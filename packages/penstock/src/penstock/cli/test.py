@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
+from textwrap import indent
+from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.printer import printable
+from penstock.cli.face import shown
+from penstock.cli.printer import err, out_json
+
+if TYPE_CHECKING:
+    from penstock.testblocks import Verdict
 
 
 @click.command()
@@ -22,25 +26,34 @@ def test(context: click.Context, paths: tuple[Path, ...], only: str, master: str
 
     Exits with 1 when a test fails.
     """
-    from penstock import testblocks
-    from penstock.pipeline import Pipeline
+    with shown(quiet=as_json) as face:
+        face.doing("checking")
+        from penstock import testblocks
+        from penstock.pipeline import Pipeline
 
-    verdicts = testblocks.run(Pipeline.from_files(paths), master, only)
+        pipelines = Pipeline.from_files(paths)
+        face.doing("starting Spark, then running the tests")
+        face.event("starting", "", "", {"what": "Spark, to run the tests"})
+        verdicts = testblocks.run(pipelines, master, only)
+    told: set[str] = set()
     for v in verdicts:
         if as_json:
-            print(
-                json.dumps(
-                    {"pipeline": v.pipeline, "test": v.test, "where": v.where, "ok": v.ok, "failures": v.failures}
-                )
-            )
-            continue
-        print(printable(f"{'ok    ' if v.ok else 'FAILED'} {v.pipeline}: {v.test}"), file=sys.stderr)
-        if not v.ok:
-            print(printable(f"  at: {v.where}"), file=sys.stderr)
-        for failure in v.failures:
-            print(printable("  " + failure), file=sys.stderr)
+            out_json({"pipeline": v.pipeline, "test": v.test, "where": v.where, "ok": v.ok, "failures": v.failures})
+        else:
+            err(_text(v, told))
     failed = sum(not v.ok for v in verdicts)
     if not as_json:
-        print(f"\n{len(verdicts) - failed} passed, {failed} failed", file=sys.stderr)
+        err(f"\n{len(verdicts) - failed} passed, {failed} failed")
     if failed:
         context.exit(1)
+
+
+def _text(v: Verdict, told: set[str]) -> str:
+    """A test and what is wrong, each failure as one block. One that many tests have is shown once."""
+    lines = [f"{'ok    ' if v.ok else 'FAILED'} {v.pipeline}: {v.test}"]
+    if not v.ok:
+        lines.append(f"  at: {v.where}")
+    for failure in v.failures:
+        lines.append(indent("the same as above" if failure in told else failure, "  "))
+        told.add(failure)
+    return "\n".join(lines)

@@ -69,12 +69,19 @@ Description = Annotated[str, AfterValidator(_bytes_at_most(8192))]
 class BatchConfig(Model):
     """Where a batch of this source is cut. None leaves it to the engine."""
 
-    max_records: Annotated[Whole, Field(gt=0)] | None = Field(None, description="At most this many records.")
-    max_bytes: Annotated[Size, Field(gt=0)] | None = Field(None, description="At most this many bytes, as on disk.")
+    max_records: Annotated[Whole, Field(gt=0)] | None = Field(
+        None, description="At most this many records. Left out: no limit."
+    )
+    max_bytes: Annotated[Size, Field(gt=0)] | None = Field(
+        None, description="At most this many bytes, as they are on disk."
+    )
     max_files: Annotated[Whole, Field(gt=0)] | None = Field(None, description="At most this many files.")
-    max_delay: Duration | None = Field(None, description="A batch that is not full waits this long for more.")
+    max_delay: Duration | None = Field(
+        None, description="A batch that is not full waits this long for more. `--once` does not wait."
+    )
     max_record_bytes: Annotated[Size, Field(gt=0)] | None = Field(
-        None, description="A raw record that is larger is a nack."
+        None,
+        description="A raw record that is larger is a nack, with its size and its place and without its payload.",
     )
 
 
@@ -85,27 +92,34 @@ def _no_limits() -> BatchConfig:
 
 class ProcessorConfig(Model):
     id: ProcessorId = Field(description="Unique in the pipeline, over all connectors; dead letters name it.")
-    plugin: Plugin = Field(description="The processor's name.")
+    plugin: Plugin = Field(description="The processor's name, e.g. `json.decode`; `builtin:json.decode` is the same.")
     condition: str = Field(
-        "", description="The processor is for records for which this is true: SQL, or a Go template. Empty: for all."
+        "",
+        description="The processor is for the records for which this is true; the others pass. SQL over the columns of the"
+        " record, where NULL is false; what holds `{{` is a Go template. Empty: for all.",
     )
     namespaces: str = Field(
-        "", description="A Java regular expression: only for records whose namespace holds a match. Empty: for all."
+        "",
+        description="A Java regular expression: the processor is for the records whose namespace holds a match; the others"
+        " pass. Empty: for all.",
     )
     settings: dict[str, str] = Field({}, description="The processor's own.")
     workers: Annotated[Written, AfterValidator(lambda n: n or 1)] = Field(
-        1, description="Accepted as in Conduit; Spark decides how much runs at a time."
+        1,
+        description="Accepted as in Conduit, and without effect: Spark decides how much runs at a time, and order is kept.",
     )
 
 
 class ConnectorConfig(Model):
     id: ConnectorId = Field(description="Unique in the pipeline. A source's is part of the names of output files.")
     type: Literal["source", "destination"] = Field(description="Which of the two it is.")
-    plugin: Plugin = Field(description="The connector's name.")
+    plugin: Plugin = Field(description="The connector's name, e.g. `files`; `builtin:files` is the same.")
     name: Annotated[str, AfterValidator(_bytes_at_most(256))] = Field("", description="For people.")
     settings: dict[str, str] = Field({}, description="The plugin's own.")
     processors: tuple[ProcessorConfig, ...] = Field(
-        (), description="Of a source: before those of the pipeline. Of a destination: after them."
+        (),
+        description="Of a source: for its records, before those of the pipeline. Of a destination: for what goes there, after"
+        " them.",
     )
     batch: BatchConfig = Field(default_factory=_no_limits, description="Where a batch of this source is cut.")
 
@@ -114,11 +128,17 @@ class DeadLetterQueueConfig(Model):
     """The gate's window, and a destination for dead letters besides the state folder."""
 
     plugin: Annotated[str | None, AfterValidator(lambda name: name or None)] = Field(
-        None, description="A destination that gets every dead letter. Without it they are in the state folder alone."
+        None,
+        description="A destination that gets every dead letter, e.g. `log`. Without it they are in the state folder alone.",
     )
     settings: dict[str, str] = Field({}, description="The plugin's own.")
-    window_size: Written = Field(1, description="How many of the last records are looked at; 0: no limit.")
-    window_nack_threshold: Written = Field(0, description="How many of those may be bad; one more stops the pipeline.")
+    window_size: Written = Field(
+        1,
+        description="How many of the last records are looked at. 0: no limit, the pipeline never stops for bad records.",
+    )
+    window_nack_threshold: Written = Field(
+        0, description="How many of those may be bad; one more stops the pipeline. Lower than `window-size`."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> DeadLetterQueueConfig:
@@ -135,10 +155,13 @@ def _no_queue() -> DeadLetterQueueConfig:
 
 
 class PipelineConfig(Model):
-    id: PipelineId = Field(description="Unique over all files of a run. Another id is another pipeline.")
+    id: PipelineId = Field(
+        description="Unique over all files of a run. Part of the names of output files and of the state: another id is another"
+        " pipeline, which starts from the beginning."
+    )
     status: Annotated[
         Literal["running", "stopped"], BeforeValidator(lambda given: "running" if given == "" else given)
-    ] = Field("running", description="stopped: the pipeline is checked and not run.")
+    ] = Field("running", description="`stopped`: the pipeline is checked and not run.")
     name: Annotated[str, AfterValidator(_bytes_at_most(128))] = Field("", description="For people.")
     description: Description = Field("", description="For people.")
     guarantee: Literal["exactly-once", "at-least-once", "at-most-once"] = Field(
@@ -147,13 +170,16 @@ class PipelineConfig(Model):
     connectors: tuple[ConnectorConfig, ...] = Field((), description="At least one source and one destination.")
     processors: tuple[ProcessorConfig, ...] = Field((), description="What every record goes through, in this order.")
     dead_letter_queue: DeadLetterQueueConfig = Field(
-        default_factory=_no_queue, description="How many bad records are borne, and where they go."
+        default_factory=_no_queue,
+        description="How many bad records are borne, and where they go besides the state folder.",
     )
-    tests: tuple[TestConfig, ...] = Field((), description="What `penstock test` checks.")
+    tests: tuple[TestConfig, ...] = Field(
+        (), description="Records that go in, and what is expected of them: what `penstock test` checks."
+    )
 
 
 class File(Model):
     """A document of a pipeline file."""
 
-    version: Literal["2.0", "2.1", "2.2"] = Field(description="The version of the format.")
+    version: Literal["2.0", "2.1", "2.2"] = Field(description='The version of the format. Write "2.2".')
     pipelines: tuple[PipelineConfig, ...] = Field((), description="The pipelines.")

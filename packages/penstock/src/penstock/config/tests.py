@@ -20,15 +20,15 @@ def _payload(value: object) -> object:
 
 
 Payload = Annotated[dict[str, Any] | str | None, BeforeValidator(_payload)]
-_PAYLOAD = "A mapping (structured) or text (raw)."
+_FORM = "A mapping is structured, text is raw."
 
 
 class RecordConfig(Model):
     """A record. Where one is expected, only what is written is compared. A text is a record with that payload."""
 
-    after: Payload = Field(None, description=_PAYLOAD)
-    before: Payload = Field(None, description=_PAYLOAD)
-    key: Payload = Field(None, description=_PAYLOAD)
+    after: Payload = Field(None, description=f"The payload. {_FORM}")
+    before: Payload = Field(None, description=f"The payload before a change. {_FORM}")
+    key: Payload = Field(None, description=f"What identifies it at its source. {_FORM}")
     metadata: dict[str, str] = Field({}, description="Names and texts.")
     operation: Literal["create", "update", "delete", "snapshot"] = Field(
         "create", description="What happened to it at its source."
@@ -65,19 +65,25 @@ class TestConfig(Model):
 
     __test__: ClassVar[bool] = False  # no test of ours
 
-    name: str = Field("", description="What is shown.")
-    source: str | None = Field(None, description="The id of the source they come from. Needed where there are several.")
+    name: str = Field("", description="What is shown. `penstock test -k TEXT` runs those whose name holds a text.")
+    source: str | None = Field(
+        None, description="The id of the source that the records come from. Needed where there are several."
+    )
     schema_: str | None = Field(
         None,
         alias="schema",
-        description="The fields of the payloads as Spark writes them, where the source gives typed ones.",
+        description="The fields of the payloads as Spark writes them, e.g. `id BIGINT`, where the source gives typed ones.",
     )
-    input: tuple[RecordConfig, ...] = Field(description="The records.")
+    input: tuple[RecordConfig, ...] = Field(description="The records that go in. A text is a raw payload.")
     expect: Annotated[dict[str, tuple[RecordConfig, ...]], BeforeValidator(_by_destination)] = Field(
-        {}, description="Destination → the records it gets, in order; for the only destination just the list."
+        {},
+        description="Destination → the records that it gets, in order; with one destination just the list. Of a record only"
+        " what is written is compared.",
     )
-    rejects: tuple[RejectConfig, ...] = Field((), description="The nacks, in any order.")
-    filtered: Written | None = Field(None, description="How many records are dropped on purpose.")
+    rejects: tuple[RejectConfig, ...] = Field(
+        (), description="The nacks that are expected, in any order. Any other fails the test."
+    )
+    filtered: Written | None = Field(None, description="How many records are dropped on purpose. Left out: any number.")
 
     def expected(self, destinations: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
         """By destination id, of each record what was written. A list alone is for the first of these destinations."""

@@ -11,8 +11,7 @@ import shutil
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any
 
 from penstock.engine.backoff import Backoff
@@ -31,31 +30,15 @@ from penstock.engine.frontier import frontier
 from penstock.engine.pace import Pace
 from penstock.engine.recovery import Action, decide
 from penstock.engine.stop import StopSignal
+from penstock.engine.view import Doing, Remaining, Status, human_size
 from penstock.errors import InputChanged, LedgerError, PenstockError, Retry, TooLarge, UnreadableFile
 from penstock.ledger import Attempt, NackState, Snapshot, State
-from penstock.ranges import Known, Ranges
+from penstock.ranges import Behind, Known, Ranges
 from penstock.testing import faults
 
 WAIT = 1.0  # seconds between two looks at a source that has nothing
 
 Report = Callable[[str, dict[str, Any]], None]
-
-
-class Status(StrEnum):
-    RUNNING = "running"
-    RECOVERING = "recovering"  # waiting after a Retry
-    STOPPED = "stopped"
-    DEGRADED = "degraded"
-
-
-@dataclass(frozen=True)
-class Remaining:
-    """What a stop could not finish; it is delivered at the next start. `records` is None where counting would take long."""
-
-    batches: int
-    files: int
-    bytes: int
-    records: int | None
 
 
 class LaneLoop:
@@ -74,6 +57,8 @@ class LaneLoop:
         self._pace = Pace(work.limits.max_bytes)
         self._waiting_since: float | None = None  # a batch that is not full
         self.tag = tag
+        self.doing = Doing("beginning", time.monotonic())
+        self.behind: Behind | None = None
         self.status = Status.RUNNING
         self.error: PenstockError | None = None
         self.trace = ""
@@ -90,6 +75,11 @@ class LaneLoop:
                 self._fail(classify(e), traceback.format_exc())
         self._work.source.close()
 
+    def _say(self, what: str) -> None:
+        """For whoever looks (`Engine.view`). One assignment: read from other threads."""
+        if self.doing.what != what:
+            self.doing = Doing(what, time.monotonic())
+
     def _fail(self, error: PenstockError, trace: str) -> None:
         """Decides what an error that left the loop means for the lane."""
         trace = self._work.secrets.clean_chain(error, trace)
@@ -101,6 +91,7 @@ class LaneLoop:
         if delay is not None and not self._stop.requested:
             self.status = Status.RECOVERING
             self._report("retry", {"error": str(error), "seconds": round(delay, 1), "try": self._failures})
+            self._say(f"trying again in {delay:.0f} s (try {self._failures})")
             self._stop.sleep(delay)
         if delay is None or self._stop.requested:
             self.error, self.trace, self.status = error, trace, Status.DEGRADED
@@ -135,12 +126,14 @@ class LaneLoop:
             elif self._once and work.source.idle():
                 return
             else:
+                self._say("waiting for input")
                 work.source.wait(WAIT)
 
     def _rehearse(self, work: Work) -> bool:
         """Once, and before the source is touched. Prepared work needs no plan and is finished first."""
         if not self._rehearsed:
             if faults.safeguard("rehearse"):
+                self._say("trying the plan")
                 rehearse(work)
             self._rehearsed = True
         return True
@@ -148,7 +141,10 @@ class LaneLoop:
     def _take(self, work: Work, known: Known) -> tuple[Snapshot, Attempt] | None:
         """The next batch, as large as the pace allows."""
         limits = replace(work.limits, aim=self._pace.size)
+        if self.doing.what != "waiting for input":  # it looks all the time then
+            self._say("looking for input")
         taken = snapshot.take(work, known, limits, self._enough)
+        self.behind = work.source.behind()
         if taken is not None:
             self._waiting_since = None
         return taken
@@ -203,6 +199,7 @@ class LaneLoop:
         self._report(
             "snapshot", {"batch": s.batch, "attempt": attempt.number, "files": len(s.ranges), "bytes": s.ranges.size}
         )
+        self._say(f"processing batch {s.batch} ({human_size(s.ranges.size)})")
         try:
             numbers = (send if s.state is State.TAKEN else compute)(work, s, attempt)
         except Exception as e:
@@ -287,6 +284,7 @@ class LaneLoop:
 
     def _finish(self, work: Work, known: Known, s: Snapshot) -> None:
         """Prepared work no longer depends on its input: whatever goes wrong, the next try goes on where this one stopped."""
+        self._say(f"delivering batch {s.batch}")
         try:
             for ranges in finish(work, s):
                 known.settled(ranges)

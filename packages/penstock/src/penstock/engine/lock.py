@@ -31,7 +31,7 @@ class StateFolder:
     def open(self) -> None:
         """Takes the lock, checks the version. Raises `UsageError` (exit 2) when this engine must not run here."""
         try:
-            self._check_version()
+            self.check_version()
             fs.make_folder(self.path, 0o700)
             self._take_lock()
             fs.replace(self.path / "VERSION", f"penstock state {STATE_VERSION}\n".encode())
@@ -49,7 +49,7 @@ class StateFolder:
             self._lock.close()
             self._lock = None
 
-    def _check_version(self) -> None:
+    def check_version(self) -> None:
         try:
             text = (self.path / "VERSION").read_text(errors="replace")
         except FileNotFoundError:

@@ -11,18 +11,20 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.engine import archive
+from penstock.engine import archive, java
+from penstock.engine.jvm import Jvm
 from penstock.errors import UsageError
 from penstock.secrets import Secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PRELOAD = "PENSTOCK_PRELOAD"  # for `engine/python/daemon.py`
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 # Fixed when the JVM starts; checked on a session that is brought along.
@@ -42,8 +44,14 @@ DEFAULTS = {
     "spark.python.unix.domain.socket.enabled": "true",  # an eighth less of a processor between Spark and Python than TCP
 }
 
-# Embedded Spark talks to nobody else.
-LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+# Embedded Spark talks to nobody else, and forks Python workers that have what they need.
+EMBEDDED = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "penstock.engine.python.daemon",
+    # Spark has a daemon for each environment. With this, which it sets for stages only, the one that is made early is theirs.
+    "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
+}
 
 # On every lane's session. `seq` and the order of output names rest on one partition per file block.
 LANE = {
@@ -73,6 +81,70 @@ LANE = {
 NEEDED = ("JAVA", "_JAVA", "JDK", "SPARK", "PYSPARK", "_PYSPARK", "PYTHON", "HADOOP", "YARN", "LC_", "LD_", "XDG_")
 
 
+# Java's second compiler is for what runs hot. By its defaults it spends seconds on code that only a start needs, on cores that the
+# start needs; what a batch does for each record is reached as soon. (20 times the defaults.)
+LATER = (
+    "-XX:Tier4InvocationThreshold=100000",
+    "-XX:Tier4MinInvocationThreshold=12000",
+    "-XX:Tier4CompileThreshold=300000",
+    "-XX:Tier4BackEdgeThreshold=800000",
+)
+
+
+class Starting:
+    """Spark on its way up, in a thread of its own: there is enough to do meanwhile."""
+
+    def __init__(self, start: Callable[[Callable[[Jvm], None]], SparkSession]) -> None:
+        self._jvm: Jvm | None = None
+        self._spark: SparkSession | None = None
+        self._error: BaseException | None = None
+        self._unwanted = False
+        self._thread = threading.Thread(target=self._run, args=(start,), name="spark", daemon=True)
+        self._thread.start()
+
+    def _run(self, start: Callable[[Callable[[Jvm], None]], SparkSession]) -> None:
+        try:
+            self._spark = start(self._launched)
+        except BaseException as e:
+            self._error = e
+
+    def _launched(self, jvm: Jvm) -> None:
+        self._jvm = jvm
+        if self._unwanted:
+            jvm.end()
+
+    def wait(self, given_up: Callable[[], bool]) -> SparkSession | None:
+        """None when `given_up` became true before it was there."""
+        while self._thread.is_alive():
+            if given_up():
+                self.abandon()
+                return None
+            self._thread.join(0.05)
+        if self._error is not None:
+            raise self._error
+        return self._spark
+
+    def abandon(self) -> None:
+        """Does nothing to a Spark that is up."""
+        self._unwanted = True
+        if self._thread.is_alive() and self._jvm is not None:
+            self._jvm.end()
+        self._thread.join()
+
+
+def begin(
+    master: str,
+    conf: Mapping[str, str],
+    log_file: Path,
+    *,
+    secrets: Secrets | None = None,
+    python: Collection[str] = (),
+) -> Starting:
+    """Starts Spark beside what the caller does next. Where there are Python stages, `python` are the modules they need, and a
+    worker is made ready, too."""
+    return Starting(lambda tell: start(master, conf, log_file, secrets=secrets, python=python, launched=tell))
+
+
 def start(
     master: str,
     conf: Mapping[str, str],
@@ -80,6 +152,8 @@ def start(
     jvm_options: Sequence[str] | None = None,
     *,
     secrets: Secrets | None = None,
+    python: Collection[str] = (),
+    launched: Callable[[Jvm], None] = lambda _: None,
 ) -> SparkSession:
     """Starts Spark for this process. What the JVM prints goes to `log_file`, without `secrets`; the variables these are in are
     not in the environment of the JVM and of what it starts.
@@ -88,33 +162,33 @@ def start(
     """
     secrets = Secrets() if secrets is None else secrets
     refuse_conflicts(conf)
+    java.require()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ["PYSPARK_PIN_THREAD"] = "true"  # else tags and pools of lanes do not reach Spark
-    from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.java_gateway import launch_gateway
+    embedded = (
+        {**EMBEDDED, f"spark.executorEnv.{PRELOAD}": ",".join(sorted(python))} if master.startswith("local") else {}
+    )
+    settings = {"spark.master": master, "spark.app.name": "penstock", **DEFAULTS, **embedded, **conf, **REQUIRED}
+    options = archive.use() if jvm_options is None else jvm_options
+    settings[JAVA_OPTIONS] = " ".join([*LATER, *options, settings.get(JAVA_OPTIONS, "")]).strip()
+    with _log(log_file, secrets) as log:
+        jvm = Jvm(settings, _environment(secrets), log, log_file)
+    launched(jvm)
+    return _session(jvm, warm=bool(python and embedded))
+
+
+def _session(jvm: Jvm, *, warm: bool) -> SparkSession:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    loopback = LOOPBACK if master.startswith("local") else {}
-    settings = {"spark.master": master, "spark.app.name": "penstock", **DEFAULTS, **loopback, **conf, **REQUIRED}
-    options = archive.use() if jvm_options is None else jvm_options
-    settings[JAVA_OPTIONS] = " ".join([*options, settings.get(JAVA_OPTIONS, "")]).strip()
-    spark_conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     on_interrupt = signal.getsignal(signal.SIGINT)
-    try:
-        with _log(log_file, secrets) as log, _without(secrets.names):
-            gateway = launch_gateway(spark_conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-        SparkContext._ensure_initialized(gateway=gateway, conf=spark_conf)
-        spark = SparkSession.builder.config(conf=spark_conf).getOrCreate()
-    except (PySparkRuntimeError, FileNotFoundError) as e:
-        raise UsageError(
-            "Spark did not start",
-            code="spark.start",
-            why=str(e).splitlines()[0],
-            hint="Spark needs Java 17 or newer: install it (e.g. openjdk-17-jre-headless) or set JAVA_HOME;"
-            f" what the JVM said is in {log_file}",
-        ) from e
+    gateway = jvm.connect()
+    SparkContext._ensure_initialized(gateway=gateway)
+    context = SparkContext.getOrCreate()  # the JVM has the settings: to tell it each of them again takes a while
+    if warm:
+        _aside(_fork, context)
+    spark = SparkSession.builder.getOrCreate()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, on_interrupt)  # PySpark's own would cancel every job at the first Ctrl-C
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -122,14 +196,46 @@ def start(
     return spark
 
 
-@contextmanager
-def _without(names: Collection[str]) -> Iterator[None]:
-    """PySpark gives the JVM a copy of our environment, and takes no other."""
-    taken = {name: os.environ.pop(name) for name in names if name in os.environ and not name.startswith(NEEDED)}
-    try:
-        yield
-    finally:
-        os.environ.update(taken)
+def _aside(work: Callable[[Any], None], given: Any) -> None:
+    """Only ever makes things quicker: what goes wrong there goes wrong again where it matters."""
+
+    def body() -> None:
+        with suppress(Exception):
+            work(given)
+
+    threading.Thread(target=body, name=f"spark{work.__name__}", daemon=True).start()
+
+
+def _fork(context: Any) -> None:
+    """The first Python task waits until a Python has started and loaded its modules: here while the plan is being made."""
+    context.parallelize([0], 1).foreach(_nothing)
+
+
+def _nothing(_: int) -> None:
+    pass
+
+
+def end(spark: SparkSession) -> None:
+    """Stops a Spark that `start` has made, JVM included: the next one in this process starts anew. One that is gone already is
+    no error."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    with suppress(Exception):
+        spark.stop()
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    with suppress(Exception):
+        gateway.shutdown()
+    with suppress(OSError):
+        process.stdin.close()  # it ends by this
+
+
+def _environment(secrets: Secrets) -> dict[str, str]:
+    """Ours, without what a pipeline's settings refer to."""
+    return {name: v for name, v in os.environ.items() if name not in secrets.names or name.startswith(NEEDED)}
 
 
 @contextmanager
@@ -167,6 +273,16 @@ def refuse_conflicts(conf: Mapping[str, str]) -> None:
                 why=f"it has to be {value}",
                 hint="leave it out",
             )
+
+
+def active() -> SparkSession | None:
+    """The one that this process has already, if any."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate() if SparkContext._active_spark_context is not None else None
 
 
 def refuse_session(spark: SparkSession) -> None:

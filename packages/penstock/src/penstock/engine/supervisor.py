@@ -13,23 +13,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine import session
+from penstock.engine import java, session
 from penstock.engine.backoff import Backoff
 from penstock.engine.batch.context import Guarantee, Outcomes, Target, Work
 from penstock.engine.classify import SparkDied, classify
 from penstock.engine.gate import DEFAULT, Window
-from penstock.engine.lane import LaneLoop, Remaining, Report, Status
 from penstock.engine.lock import StateFolder
 from penstock.engine.stop import StopSignal
+from penstock.engine.view import Doing, LaneView, PipelineView, Remaining, Status, View
 from penstock.errors import Fenced, LedgerError, PenstockError
 from penstock.ledger import Ledger, Nack, NackState, Prepared, TargetRef, Totals
-from penstock.native import Limits, NativeDestination, NativeSource
-from penstock.plan.nodes import Node
+from penstock.native import Limits, NativeDestination, NativeSource, Where
+from penstock.plan.nodes import Node, stages
 from penstock.secrets import Secrets
 from penstock.testing import faults
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from penstock.engine.lane import LaneLoop, Report
 
 DEADLINE = 30.0  # seconds a graceful stop may take
 GIVE_UP = 15.0  # seconds after which lanes that do not even react to a forceful stop are left behind
@@ -128,7 +130,6 @@ class Engine:
         self.secrets = Secrets()  # of all pipelines
         self._state = StateFolder(state)
         self._spark = spark
-        self._own_spark = spark is None
         self._master = master
         self._conf = dict(conf or {})
         self._deadline = deadline
@@ -136,6 +137,9 @@ class Engine:
         self._finish = finish
         self._abandon = tuple(abandon)
         self._report = report  # (event, pipeline, source, details)
+        self._doing = Doing("checking", time.monotonic())
+        self._running: list[_Running] = []
+        self._ledger: Ledger | None = None
 
     def run(self, pipelines: Sequence[PipelinePlan], *, once: bool) -> list[PipelineResult]:
         """Returns when every lane has ended. Raises `UsageError` for what is wrong before anything runs."""
@@ -144,40 +148,79 @@ class Engine:
             self.secrets.include(p.secrets)
         self._state.open()
         ledger: Ledger | None = None
+        starting: session.Starting | None = None
         try:
             refused = {p.id: bad for p in pipelines if (bad := _check(p)) is not None}
             for name, result in refused.items():
                 self._report("degraded", name, "", {"error": str(result.error)})
+            if len(refused) < len(pipelines):
+                starting = self._begin([p for p in pipelines if p.id not in refused])
             ledger = Ledger(self._state.ledger)
             running: list[_Running] = []
             if len(refused) < len(pipelines):
-                spark = self._start_spark()
+                spark = self._started(starting)
+                if spark is None:
+                    return [_unbegun(p.id) for p in pipelines]
                 running = [self._make(p, ledger, spark, once) for p in pipelines if p.id not in refused]
-                for (
-                    r
-                ) in running:  # all are made first: beside lanes at work, making a hundred took ten seconds, not one
+                # All are made first: beside lanes at work, making a hundred took ten seconds, not one.
+                self._running, self._ledger = running, ledger
+                self._say("running")
+                for r in running:
                     for lane in r.lanes:
                         lane.thread.start()
                 self._watch(running, spark)
             results = refused | {r.plan.id: _result(r, ledger) for r in running}
             return [results[p.id] for p in pipelines]
         finally:
+            self._say("stopping Spark")
+            self._running, self._ledger = [], None
             if ledger is not None:
                 ledger.close()
-            if self._own_spark and self._spark is not None:
-                _quit(self._spark)
+            if starting is not None:
+                starting.abandon()
+                if self._spark is not None:
+                    session.end(self._spark)
+                    self._spark = None
             self._state.close()
 
-    def _start_spark(self) -> SparkSession:
+    def view(self) -> View:
+        """What is going on now. From any thread, at any time."""
+        ledger, running = self._ledger, self._running
+        if ledger is None:
+            return View(self._doing)
+        try:
+            return View(self._doing, tuple(_view(r, ledger) for r in running))
+        except PenstockError:  # the ledger is being closed, or broken: the lanes say that themselves
+            return View(self._doing)
+
+    def _say(self, what: str) -> None:
+        self._doing = Doing(what, time.monotonic())
+
+    def _begin(self, pipelines: Sequence[PipelinePlan]) -> session.Starting | None:
+        """Spark of our own starts beside what is left to do; None where there is a session already."""
         if self._spark is None:
-            self._report("starting", "", "", {"what": "Spark"})
-            self._spark = session.start(self._master, self._conf, self._state.path / "spark.log", secrets=self.secrets)
-        else:
+            self._spark = session.active()
+        if self._spark is not None:
             session.refuse_session(self._spark)
+            return None
+        java.require()
+        self._say("starting Spark")
+        self._report("starting", "", "", {"what": "Spark"})
+        log = self._state.path / "spark.log"
+        python = {module for p in pipelines for module in _python_modules(p)}
+        return session.begin(self._master, self._conf, log, secrets=self.secrets, python=python)
+
+    def _started(self, starting: session.Starting | None) -> SparkSession | None:
+        import penstock.engine.lane  # noqa: F401 -- with all that it imports, while Spark starts
+
+        if starting is not None:
+            self._spark = starting.wait(lambda: self.stop.requested)
         return self._spark
 
     def _make(self, plan: PipelinePlan, ledger: Ledger, spark: SparkSession, once: bool) -> _Running:
         from pyspark import InheritableThread
+
+        from penstock.engine.lane import LaneLoop
 
         running = _Running(plan)
         for lane in plan.lanes:
@@ -236,7 +279,14 @@ class Engine:
             end = next((e for r in running for lane in r.lanes if _ends_all(e := lane.loop.error)), None)
             if self.stop.requested and not stopping:
                 stopping = True
-                self._report("stopping", "", "", {"deadline": self._deadline})
+                self._say("stopping")
+                busy = [
+                    f"{r.plan.id}/{lane.plan.source.source_id}: {lane.loop.doing.what}"
+                    for r in running
+                    for lane in r.lanes
+                    if lane.thread.is_alive()
+                ]
+                self._report("stopping", "", "", {"deadline": self._deadline, "waiting_for": busy})
             late = self.stop.overdue(self._deadline) or (self.stop.requested and not faults.safeguard("drain"))
             for r in running:
                 if end is not None and r.cut_off is None and r.alive():
@@ -318,6 +368,27 @@ def _result(r: _Running, ledger: Ledger) -> PipelineResult:
     )
 
 
+def _view(r: _Running, ledger: Ledger) -> PipelineView:
+    lanes = []
+    for lane in r.lanes:
+        now, before = ledger.totals(lane.key), lane.before
+        names = list(lane.plan.targets)
+        lanes.append(
+            LaneView(
+                lane.plan.source.source_id,
+                lane.loop.status.value,
+                lane.loop.doing,
+                now.read - before.read,
+                now.acked - before.acked,
+                _since(now.delivered, before.delivered, names),
+                _since(now.filtered, before.filtered, names),
+                _since(now.dead_lettered, before.dead_lettered, names),
+                lane.loop.behind,
+            )
+        )
+    return PipelineView(r.plan.id, tuple(lanes))
+
+
 def _since(now: Mapping[str, int], before: Mapping[str, int], names: Sequence[str]) -> dict[str, int]:
     return {name: now.get(name, 0) - before.get(name, 0) for name in names}
 
@@ -336,9 +407,20 @@ def _check(pipeline: PipelinePlan) -> PipelineResult | None:
     return None
 
 
-def _quit(spark: SparkSession) -> None:
-    """Stops Spark; a JVM that is gone already is no error."""
-    try:
-        spark.stop()
-    except Exception:
-        return
+def _unbegun(id: str) -> PipelineResult:
+    """Stopped before there was anything to stop."""
+    return PipelineResult(id, Status.STOPPED, None, "", 0.0, ())
+
+
+def _python_modules(p: PipelinePlan) -> set[str]:
+    """The modules of Python stages, as far as there are any and that is known before Spark is there."""
+    found: set[str] = set()
+    for lane in p.lanes:
+        for nodes in (lane.nodes, *((*lane.nodes, *t.nodes) for t in lane.targets.values())):
+            for stage in stages(nodes, lane.source.shape):
+                if stage.where is Where.PYTHON:
+                    found |= {type(node.processor).__module__ for node in stage.nodes}
+        if found:
+            parts = (lane.source, *(t.destination for t in lane.targets.values()))
+            found |= {type(part).__module__ for part in parts}
+    return {module for module in found if module.startswith("penstock.")}

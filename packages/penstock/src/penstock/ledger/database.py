@@ -19,7 +19,7 @@ from typing import Any
 from penstock.errors import Fenced, LedgerError, UsageError
 from penstock.testing import faults
 
-_STEPS = sorted(r.name for r in resources.files("penstock.ledger.migrations").iterdir() if r.name.endswith(".sql"))
+STEPS = sorted(r.name for r in resources.files("penstock.ledger.migrations").iterdir() if r.name.endswith(".sql"))
 
 
 class Database:
@@ -65,9 +65,9 @@ class Database:
     def _refuse_newer(self) -> None:
         """Before anything is changed, the journal's mode included."""
         at = self._version()
-        if at > len(_STEPS) and faults.safeguard("version"):
+        if at > len(STEPS) and faults.safeguard("version"):
             raise UsageError(
-                f"The ledger {self.path} has version {at}; this Penstock reads up to {len(_STEPS)}",
+                f"The ledger {self.path} has version {at}; this Penstock reads up to {len(STEPS)}",
                 code="state.version",
                 hint="install the Penstock that wrote it, or a newer one; nothing was changed",
             )
@@ -78,7 +78,7 @@ class Database:
 
     def _migrate(self) -> None:
         at = self._version()
-        for number, name in enumerate(_STEPS[at:], at + 1):
+        for number, name in enumerate(STEPS[at:], at + 1):
             script = resources.files("penstock.ledger.migrations").joinpath(name).read_text()
             self._db.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version={number};\nCOMMIT;")
 

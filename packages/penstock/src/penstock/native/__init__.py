@@ -9,12 +9,13 @@ from penstock.native.delivery import Delivery, DeliveryId, Ordering, Receipt, Re
 from penstock.native.destination import ExactlyOnceDestination, Lines, NativeDestination
 from penstock.native.processor import Columns, Example, Inline, Processor, Result, Step, Typed, Unsuitable, Where
 from penstock.native.source import NativeSource
-from penstock.ranges import Known, Limits, Range, Ranges
+from penstock.ranges import Behind, Known, Limits, Range, Ranges
 from penstock.record import Shape
 from penstock_sdk.record import DROP, Drop, Record, Reject
 
 __all__ = [
     "DROP",
+    "Behind",
     "Columns",
     "Delivery",
     "DeliveryId",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from penstock.native.processor import Processor
-from penstock.ranges import Known, Limits, Ranges
+from penstock.ranges import Behind, Known, Limits, Ranges
 from penstock.record import AFTER, Shape
 
 if TYPE_CHECKING:
@@ -47,6 +47,11 @@ class NativeSource(Generic[S]):
         and is never asked for again. Must not change anything outside.
         """
         raise NotImplementedError
+
+    def behind(self) -> Behind | None:
+        """How much waits beyond what `available` gave last; None where that is not known. Shown to people, so cheap: called
+        after every look."""
+        return None
 
     def begin(self, ranges: Ranges) -> None:
         """Called first for every attempt at a batch: what has to be known of the ranges before anything is planned."""

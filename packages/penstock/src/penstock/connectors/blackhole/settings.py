@@ -6,4 +6,8 @@ from penstock.config import Settings
 
 
 class BlackholeDestinationSettings(Settings):
-    """Nothing can be set."""
+    """Takes every record and keeps none.
+
+    The records are computed and counted. For trying a pipeline, for measuring, and as a dead letter queue that says: the
+    copy in the state folder is enough.
+    """

@@ -1,1 +1,1 @@
-"""`files`: folders of plain files, as a source and as an exactly-once destination. Text lines so far."""
+"""`files`: folders of plain files, as a source and as an exactly-once destination."""

@@ -45,24 +45,40 @@ Declared = Annotated[str, AfterValidator(_schema)]
 
 
 class FilesSourceSettings(Settings):
-    """Reads every settled file of a folder once."""
+    """Reads every settled file of a folder once: lines of text, JSON lines, CSV or Parquet.
 
-    path: Path = Field(min_length=1, description="The folder to read, one file, or a glob such as `in/**/*.csv`.")
-    format: Format = Field("text", description="What a file holds: lines of text or JSON, CSV, or Parquet.")
-    recursive: bool = Field(False, description="Read sub-folders too. Folders named `key=value` always are.")
+    The oldest file comes first. Names that start with `.` or `_`, or end in `.tmp` or `.part`, are passed over; `.gz` and
+    `.zst` are unpacked. The lines of a file keep their order.
+    """
+
+    path: Path = Field(
+        min_length=1,
+        description="A folder, one file, or a glob: `in/*.json`, `in/**/*.csv`. Only local and mounted file systems: `s3://`,"
+        " `hdfs://` and the like are refused.",
+    )
+    format: Format = Field("text", description="What a file holds: lines of text, JSON lines, CSV or Parquet.")
+    recursive: bool = Field(False, description="Read sub-folders too. Folders named `key=value` are always read.")
     schema_: Declared | None = Field(
         None,
         alias="schema",
-        description="The fields as Spark writes them, e.g. `id BIGINT, at TIMESTAMP`. json and csv.",
+        description="json, csv: the fields as Spark writes them, e.g. `id BIGINT, at TIMESTAMP, tags ARRAY<STRING>`.",
     )
-    header: bool = Field(True, description="The first line of every file names the columns. csv.")
-    delimiter: Delimiter = Field(",", description="What stands between two values. csv.")
+    header: bool = Field(
+        True,
+        description="csv: the first line of every file names its columns. Without one they are `_c0`, `_c1`, …, or the names in"
+        " `schema`.",
+    )
+    delimiter: Delimiter = Field(
+        ",", description="csv: what stands between two values: one character; `\\t` or `tab` for a tab."
+    )
     multi_line: bool = Field(
-        False, description="Quoted values may hold line breaks; a file is then read by one task. csv."
+        False, description="csv: quoted values may hold line breaks. A file is then read by one task."
     )
-    columns: str | None = Field(None, description="Only these columns, with commas between them. parquet.")
+    columns: str | None = Field(None, description="parquet: only these columns, with commas between them.")
     settle: Duration = Field(
-        1.0, ge=0, description="A file is taken when size and modification time have not changed for this long."
+        1.0,
+        ge=0,
+        description="A file is taken when its size and modification time have not changed for this long; `0s` takes it at once.",
     )
     on_change: Literal["stop", "ignore", "reread"] = Field(
         "stop", description="What to do when a file that was taken has changed since."
@@ -70,7 +86,9 @@ class FilesSourceSettings(Settings):
     after_ack: Literal["keep", "move", "delete"] = Field(
         "keep", description="What happens to a file once everything in it is settled at every destination."
     )
-    move_to: str | None = Field(None, description="The folder for `after-ack: move`, on the same file system.")
+    move_to: str | None = Field(
+        None, description="The folder for `after-ack: move`; it is made when it is missing. Use the same file system."
+    )
 
     @model_validator(mode="after")
     def _move_needs_a_target(self) -> FilesSourceSettings:
@@ -91,26 +109,39 @@ class FilesSourceSettings(Settings):
 
 
 class FilesDestinationSettings(Settings):
-    """Writes files into a folder; each appears whole, once."""
+    """Writes files into a folder; each appears whole, once.
+
+    A file appears by rename and never changes afterwards; you may move or delete it as soon as you see it. Read in the
+    order of their names, the files hold the lines of each input file in their order.
+    """
 
     path: Path = Field(
         min_length=1,
-        description="The folder to write to; it is created when it is missing. `out/{namespace}` makes a folder per value:"
-        " {namespace}, {operation}, {source}, {metadata.KEY}, {after.FIELD} of a typed payload.",
+        description="The folder to write to; it is made when it is missing. `out/{namespace}` makes a folder per value: `{namespace}`,"
+        " `{operation}`, `{source}`, `{metadata.KEY}`, and `{after.FIELD}` of a typed payload.",
     )
     format: Format = Field(
-        "text", description="One line per record (the payload as it is, or as JSON or CSV), or Parquet."
+        "text",
+        description="One line per record (the payload as it is, or as JSON or CSV), or Parquet. Typed payloads need `json.encode` to"
+        " become text.",
     )
     schema_: Declared | None = Field(
-        None, alias="schema", description="The fields that open payloads are given. csv and parquet."
+        None,
+        alias="schema",
+        description="csv, parquet: the fields that open payloads are given; what does not fit is a nack.",
     )
-    header: bool = Field(True, description="Every file begins with the names of its columns. csv.")
-    delimiter: Delimiter = Field(",", description="What stands between two values. csv.")
+    header: bool = Field(True, description="csv: every file begins with the names of its columns.")
+    delimiter: Delimiter = Field(
+        ",", description="csv: what stands between two values: one character; `\\t` or `tab` for a tab."
+    )
     compression: Literal["none", "gzip", "snappy", "zstd", "lz4"] | None = Field(
-        None, description="`gzip` for lines; `snappy` (the default), `zstd`, `gzip` or `lz4` for Parquet."
+        None,
+        description="`gzip` or `none` for lines, by default `none`; for Parquet any of them, by default `snappy`.",
     )
     target_file_size: Annotated[Size, Field(gt=0)] | None = Field(
-        None, description="About how large files should be. Without it a task of Spark writes one file per batch."
+        None,
+        description="About how large files should be, e.g. `128MB`. A batch is then written by fewer tasks, or in more files. Without it"
+        " a task of Spark writes one file per batch.",
     )
 
     @model_validator(mode="after")

@@ -26,7 +26,7 @@ from penstock.connectors.files.listing import Entry, Listing, partitions
 from penstock.connectors.files.opening import compressed
 from penstock.connectors.files.settings import FilesSourceSettings
 from penstock.errors import InputChanged, Stop
-from penstock.native import Known, Limits, NativeSource, Processor, Range, Ranges, Shape
+from penstock.native import Behind, Known, Limits, NativeSource, Processor, Range, Ranges, Shape
 from penstock.testing import faults
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         self._listing = Listing(Path(os.path.abspath(settings.path)), settings.settle, recursive=settings.recursive)
         self._next_listing = 0.0
         self._backlog: deque[Entry] = deque()  # listed, new, and not taken yet
+        self._begun = 0  # bytes of its first file that are taken
         self._tidied = False
         self._gone: dict[str, float] = {}  # acked and no longer listed, since when
         self._was_gone: dict[str, Range] = {}  # listed again since, and what had been read under that name
@@ -109,6 +110,9 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         gone = tuple(path for path, since in self._gone.items() if time.monotonic() - since >= FORGET_AFTER)
         next_seq = max([known.next_seq, *(r.base + _most_records(r) for r in ranges)])
         return Ranges(tuple(ranges), next_seq, gone, full or bool(self._backlog))
+
+    def behind(self) -> Behind:
+        return Behind(files=len(self._backlog), bytes=sum(f.size for f in self._backlog) - self._begun)
 
     def _list(self, known: Known) -> bool:
         """Fills the backlog. A large folder is listed once for many batches."""
@@ -178,6 +182,7 @@ class FilesSource(NativeSource[FilesSourceSettings]):
             layout = here
             ranges.append(taken)
             base = max(base, taken.base + _most_records(taken))
+            self._begun = taken.position["to"] if not _ends(taken) else 0
             if not _ends(taken):
                 return ranges, True  # it stays in the backlog; what is known says where it goes on
             self._backlog.popleft()

@@ -59,14 +59,22 @@ class Collection(Settings):
     """What the records of one collection look like."""
 
     format_type: Literal["raw", "structured", "file"] | None = Field(
-        None, alias="format.type", description="Raw JSON text, an object, or the bytes of a file."
+        None, alias="format.type", description="What payloads are: raw JSON text, an object, or the bytes of a file."
     )
     options: dict[str, str] = Field(
-        {}, alias="format.options", description="The fields and their types; or `path`, of a file."
+        {},
+        alias="format.options",
+        description="`raw` and `structured`: the type of a field: `int`, `string`, `bool`, `duration` or `time`. `file`:"
+        " `format.options.path` is the file.",
     )
-    template: str | None = Field(None, min_length=1, description="The text of raw payloads, with placeholders in it.")
+    template: str | None = Field(
+        None,
+        min_length=1,
+        description="The text of a raw payload, with placeholders such as `{seq}`; instead of `format.options`.",
+    )
     operations: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
-        ("create",), description="Each record has one of these, by chance."
+        ("create",),
+        description="One or more of `create`, `update`, `delete`, `snapshot`, with commas; each record has one of them, by chance.",
     )
 
     @model_validator(mode="wrap")
@@ -119,15 +127,34 @@ class Collection(Settings):
 
 
 class GeneratorSourceSettings(Collection):
-    """Makes records. The settings of a collection that stand here are those of records without a collection."""
+    """Makes records: for trying a pipeline, for tests, for measuring.
 
-    record_count: int = Field(0, alias="recordCount", ge=0, description="How many records in all; 0 is no end.")
-    rate: float = Field(0.0, ge=0, allow_inf_nan=False, description="Records per second at most; 0 is no limit.")
-    read_time: Duration = Field(0.0, alias="readTime", description="Seconds per record; old, use `rate`.")
-    sleep_time: Duration = Field(0.0, alias="burst.sleepTime", description="The pause between bursts.")
-    generate_time: Duration = Field(1.0, alias="burst.generateTime", description="How long a burst is.")
-    seed: int = Field(0, ge=-(2**63), lt=2**63, description="Another seed makes other records.")
-    collections: dict[str, Collection] = Field({}, description="By name; each record is of one of them, in turn.")
+    The same settings give the same records, every time. A `format.type`, a `template` or a collection is needed.
+    Placeholders of a template: `{seq}`, `{int:1..100}`, `{float:0..9.99}`, `{bool}`, `{word}`, `{uuid}`, `{choice:a|b|c}`,
+    `{time}`.
+
+    The settings of a collection that stand here are those of records without a collection.
+    """
+
+    record_count: int = Field(
+        0, alias="recordCount", ge=0, description="How many records in all, over all runs; `0` is no end."
+    )
+    rate: float = Field(0.0, ge=0, allow_inf_nan=False, description="Records per second at most; `0` is no limit.")
+    read_time: Duration = Field(
+        0.0, alias="readTime", description="The time for one record; Conduit's older way to say `rate`."
+    )
+    sleep_time: Duration = Field(
+        0.0, alias="burst.sleepTime", description="The pause between bursts; `0s` is no pause."
+    )
+    generate_time: Duration = Field(
+        1.0, alias="burst.generateTime", description="How long a burst is, where there are pauses."
+    )
+    seed: int = Field(0, ge=-(2**63), lt=2**63, description="Another number makes other records.")
+    collections: dict[str, Collection] = Field(
+        {},
+        description="`format.type`, `format.options.…`, `operations` and `template` of the records of a collection. Collections take"
+        " turns.",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

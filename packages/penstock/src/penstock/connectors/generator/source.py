@@ -15,7 +15,7 @@ from penstock.connectors.generator.columns import Part, Places, Stretch
 from penstock.connectors.generator.pace import Pace
 from penstock.connectors.generator.settings import Collection, GeneratorSourceSettings
 from penstock.errors import Stop
-from penstock.native import Known, Limits, NativeSource, Range, Ranges, Shape
+from penstock.native import Behind, Known, Limits, NativeSource, Range, Ranges, Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +39,7 @@ class GeneratorSource(NativeSource[GeneratorSourceSettings]):
         self._opened: tuple[float, int] | None = None  # when, and at which number
         self._due = 0.0  # when it is worth asking again
         self._ended = False
+        self._next = 0
 
     def check(self) -> None:
         self._parts()
@@ -73,8 +74,14 @@ class GeneratorSource(NativeSource[GeneratorSourceSettings]):
             self._due = now + self._pace.delay(elapsed, made, most)
             return None
         position = {"from": start, "to": start + records, "seed": self.settings.seed, "format": self._digest()}
+        self._next = start + records
         base = known.next_seq  # the number itself, unless the source was rewound
         return Ranges((Range(STRAND, position, base, records * size),), base + records)
+
+    def behind(self) -> Behind | None:
+        """Only what is limited has an end."""
+        count = self.settings.record_count
+        return Behind(records=max(0, count - self._next)) if count else None
 
     def _size(self) -> int:
         sizes = [template.size(p.pieces) for p in self._parts()]

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock import deadletters
 from penstock.engine.gate import DEFAULT, Window
 from penstock.ledger import Lane, Ledger, Prepared, Snapshot, TargetRef
 from penstock.native import DeliveryId, ExactlyOnceDestination, Limits, NativeDestination, NativeSource
@@ -112,5 +113,4 @@ class Work:
 
 
 def folder_name(lane: Lane) -> str:
-    """One folder per lane: a dot inside an id is encoded, so that a.b + c and a + b.c stay apart."""
-    return ".".join(part.replace(".", "%2E") for part in (lane.pipeline, lane.source))
+    return deadletters.folder(lane.pipeline, lane.source)

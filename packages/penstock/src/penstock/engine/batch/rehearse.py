@@ -63,4 +63,7 @@ class _Nothing(NativeSource[Any]):
         self.columns = columns
 
     def frame(self, spark: SparkSession, ranges: Ranges, columns: Collection[str]) -> DataFrame:  # noqa: ARG002
-        return no_rows(spark.createDataFrame([], self.columns))
+        from pyspark.sql import functions as F
+
+        nothing = F.lit(None).cast(f"struct<{self.columns}>").alias("nothing")  # quicker than one made of no rows
+        return no_rows(spark.range(0).select(nothing).select("nothing.*"))

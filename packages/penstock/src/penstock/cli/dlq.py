@@ -1,0 +1,256 @@
+"""`penstock dlq`: looks at dead letters and held records. Reads the state folder, also while an engine runs, and changes nothing."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.options import json_option, state_option
+from penstock.errors import UsageError
+from penstock.ledger import NackState
+
+if TYPE_CHECKING:
+    from penstock.deadletters import Kept
+    from penstock.ledger.look import LetterView, View, Wanted
+
+SHORT = 12  # digits of an id in a list, as long as they are enough
+CANDIDATES = 10
+DOCS = "docs/how-to/dead-letters.md"
+
+
+@click.group()
+def dlq() -> None:
+    """Look at dead letters: bad records, why they are bad, and where they came from.
+
+    Safe while an engine runs; nothing is changed.
+    """
+
+
+@dlq.command("list")
+@state_option()
+@click.option("--pipeline", metavar="ID", help="Only those of this pipeline.")
+@click.option("--source", metavar="ID", help="Only those of this source.")
+@click.option("--code", metavar="CODE", help="Only those with this code, such as json.invalid.")
+@click.option(
+    "--status",
+    type=click.Choice([s.value for s in NackState]),
+    help="open: a dead letter. held: it closed the gate, and the pipeline waits. Others are for later use.",
+)
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@json_option("One JSON object per dead letter and line on stdout.")
+def list_(
+    state: Path,
+    pipeline: str | None,
+    source: str | None,
+    code: str | None,
+    status: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List dead letters, source by source, in the order of the records."""
+    from penstock.cli.printer import err, out
+    from penstock.cli.shown import json_line
+    from penstock.cli.state import ask, known_pipeline, known_source
+    from penstock.ledger.look import Wanted
+
+    wanted = Wanted(pipeline, source, code, NackState(status) if status else None)
+
+    def question(view: View) -> tuple[list[LetterView], dict[NackState, int], int, dict[str, int]]:
+        known_pipeline(pipeline, view)
+        known_source(source, view)
+        letters = view.letters(wanted, limit)
+        short = view.short([letter.nack.id for letter in letters], SHORT)
+        return letters, view.states(wanted), short, view.codes(Wanted(pipeline, source))
+
+    letters, states, short, codes = ask(state, question)
+    total = sum(states.values())
+    if as_json:
+        for letter in letters:
+            json_line(_fields(letter))
+        if total > len(letters):
+            err(f"{len(letters):,} of {total:,} dead letters; --limit shows more")
+        return
+    if not letters:
+        err(_none(state, wanted, codes))
+        return
+    out(_table(letters, short))
+    err(_after(len(letters), states, state))
+
+
+@dlq.command()
+@click.argument("id", metavar="ID")
+@state_option()
+@click.option("--full", is_flag=True, help="Records whole, however large.")
+@json_option("One JSON object per dead letter and line on stdout.")
+def show(id: str, state: Path, full: bool, as_json: bool) -> None:
+    """Show a dead letter and its record.
+
+    ID is what `penstock dlq list` shows; the first digits are enough. A record that is bad at several destinations has a dead
+    letter for each, and all are shown.
+    """
+    from penstock.cli.printer import out
+    from penstock.cli.shown import json_line
+    from penstock.cli.state import ask
+    from penstock.deadletters import kept
+    from penstock.ledger.look import Wanted
+
+    def question(view: View) -> list[tuple[LetterView, list[str]]]:
+        letters = view.letters(Wanted(id=_resolved(view, id)), limit=1000)
+        return [(letter, view.staged(letter)) for letter in letters]
+
+    for n, (letter, staged) in enumerate(ask(state, question)):
+        record = kept(state, letter.pipeline, letter.source, letter.nack, staged)
+        if as_json:
+            missing = {"missing": record.missing} if record.missing else {}
+            json_line({**_fields(letter), "given": record.given, "form": record.form, **missing})
+        else:
+            out("\n" * bool(n) + "\n".join(_shown(letter, record, full)))
+
+
+# -- which ----------------------------------------------------------------------------------------------------------
+
+
+def _resolved(view: View, id: str) -> str:
+    """The one id that begins so."""
+    start = id.strip().removesuffix("…").lower()
+    found = view.ids(start, CANDIDATES + 1) if start else []
+    if start in found:
+        return start
+    if not found:
+        raise UsageError(
+            f"There is no dead letter {id!r}",
+            code="dlq.unknown",
+            hint="penstock dlq list shows the ids of those that are there; the first digits of one are enough",
+        )
+    if len(found) > 1:
+        more = ", …" if len(found) > CANDIDATES else ""
+        raise UsageError(
+            f"Several dead letters begin with {id!r}",
+            code="dlq.ambiguous",
+            why="\n       ".join([*found[:CANDIDATES], *([f"and others{more}"] if more else [])]),
+            hint="give more digits",
+        )
+    return found[0]
+
+
+# -- lists ----------------------------------------------------------------------------------------------------------
+
+
+def _table(letters: list[LetterView], short: int) -> str:
+    from penstock.cli.shown import table
+
+    states = any(letter.nack.state is not NackState.OPEN for letter in letters)
+    header = ["ID", "SOURCE", *(["STATUS"] if states else []), "NODE", "CODE", "ERROR"]
+    rows = []
+    for letter in letters:
+        n = letter.nack
+        lane = f"{letter.lane} → {n.destination}" if n.destination else letter.lane
+        rows.append([n.id[:short], lane, *([n.state.value] if states else []), n.node, n.code, n.error])
+    return table(rows, header)
+
+
+def _none(state: Path, wanted: Wanted, codes: dict[str, int]) -> str:
+    if not codes:
+        return f"No dead letters in {state}" + (
+            " of that pipeline or source." if wanted.pipeline or wanted.source else "."
+        )
+    there = ", ".join(f"{code} ({n:,})" for code, n in codes.items())
+    return f"No dead letters like that. There are others: {there}"
+
+
+def _after(shown: int, states: dict[NackState, int], state: Path) -> str:
+    from penstock.cli.shown import count
+    from penstock.cli.state import option
+
+    total, held = sum(states.values()), states.get(NackState.HELD, 0)
+    counted = count(total, "dead letter") if shown == total else f"the first {shown:,} of {total:,} dead letters"
+    waiting = f", {held:,} of them held: the pipeline waits there" if held else ""
+    more = "" if shown == total else "\n  more:    --limit N, or --pipeline, --source, --code, --status"
+    return f"\n{counted}{waiting}{more}\n  look at: penstock dlq show ID{option(state)}"
+
+
+def _fields(letter: LetterView) -> dict[str, Any]:
+    """All that the ledger knows, by the names of the dead letter file."""
+    n = letter.nack
+    return {
+        "id": n.id,
+        "pipeline": letter.pipeline,
+        "source": letter.source,
+        "destination": n.destination,
+        "status": n.state.value,
+        "node": n.node,
+        "code": n.code,
+        "error": n.error,
+        "at": n.at,
+        "batch": n.batch,
+        "seq": n.seq,
+        "part": n.part,
+        "position": _packed(n.position),
+    }
+
+
+def _packed(data: bytes) -> dict[str, str]:
+    try:
+        return {"text": data.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+# -- one ------------------------------------------------------------------------------------------------------------
+
+
+def _shown(letter: LetterView, kept: Kept, full: bool) -> list[str]:
+    from penstock.cli.shown import escaped, payload, record, when
+
+    n = letter.nack
+    held = n.state is NackState.HELD
+    where = f"destination {n.destination!r}" if n.destination else "every destination"
+    position = _packed(n.position)
+    lines = [
+        f"{'held record' if held else 'dead letter'} {n.id} ({n.state.value})",
+        "",
+        "what happened",
+        f"  {n.code or 'no code'} at {n.node!r}, for {where}, {when(n.at)}",
+        *(f"  {escaped(line)}" for line in n.error.split("\n")),
+        "",
+        "where it came from",
+        f"  {letter.lane}, batch {n.batch}, seq {n.seq}" + (f", part {n.part}" if n.part else ""),
+    ]
+    if position.get("text"):
+        lines.append(f"  position: {escaped(position['text'])}")
+    elif n.position:
+        lines += payload("position", position, "  ", full=full)
+    if kept.missing:
+        lines += ["", "the record", f"  {escaped(kept.missing)}"]
+    else:
+        lines += ["", "as the source gave it", *(record(kept.given, "  ", full=full) if kept.given else [_UNREAD])]
+        lines += ["", "as it was when it failed", *_failed(kept, full)]
+    return [*lines, "", "what to do", *(f"  {line}" for line in (_HELD if held else _OPEN))]
+
+
+def _failed(kept: Kept, full: bool) -> list[str]:
+    from penstock.cli.shown import record
+
+    if not kept.form:
+        return ["  not known"]
+    names = ("key", "before", "after", "operation", "namespace")
+    if isinstance(kept.given, dict) and "repr" not in kept.form:
+        same = all(kept.given.get(name) == kept.form.get(name) for name in names)
+        if same and kept.form.get("metadata") in (None, {}, kept.given.get("metadata")):
+            return ["  the same"]
+    return list(record(kept.form, "  ", full=full))
+
+
+_UNREAD = "  not known: it could not be read"
+_OPEN = (
+    "The pipeline went on without it. Correct the cause, put the corrected record",
+    f"into the source as a new one, and run again. How: {DOCS}",
+)
+_HELD = (
+    "It closed the gate: it and what is behind it wait. Correct the cause and run",
+    "the pipeline again: it goes on at this record. To go on past bad records set",
+    f"`dead-letter-queue: {{window-size: 0}}`. More: {DOCS}",
+)

@@ -1,0 +1,112 @@
+"""Reads dead letters back from the state folder's Parquet files; `engine/batch/deadletter.py` writes them.
+
+For commands that look. Only the one row that is asked for is kept, and files are never changed. The format:
+docs/formats/dead-letters.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.ledger import Nack
+
+_decode = msgspec.json.Decoder(float_hook=Decimal).decode  # with all digits
+
+_ROWS = 64  # decoded at a time: records may be large
+_KEY = ["seq", "part", "destination"]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A record as it was given and as it failed; or why that can't be shown."""
+
+    given: Any = None
+    form: Any = None
+    missing: str = ""
+
+
+def folder(pipeline: str, source: str) -> str:
+    """The folder of a lane: a dot inside an id is encoded, so that a.b + c and a + b.c stay apart."""
+    return ".".join(part.replace(".", "%2E") for part in (pipeline, source))
+
+
+def kept(state: Path, pipeline: str, source: str, nack: Nack, staged: Iterable[str] = ()) -> Kept:
+    """The record of a dead letter: from the ledger while it is held, else from the files of its batch. `staged`: names of files
+    that a running or killed engine has not moved to their place yet."""
+    if nack.record is not None:
+        return _held(nack.record)
+    root = state / "dead-letters" / folder(pipeline, source)
+    try:
+        files = _files(root, nack.batch, staged)
+    except OSError as e:
+        return Kept(missing=f"{root} can't be read: {e.strerror}")
+    if not files:
+        return Kept(
+            missing=f"the file with it, {root}/{nack.batch:012d}-….parquet, is not there: it was removed or moved"
+        )
+    try:
+        import pyarrow as pa
+    except ImportError:
+        return Kept(missing=f"it is in {files[0]}; to read it: pip install 'penstock[spark]'")
+    for path in files:
+        try:
+            row = _row(path, (nack.seq, nack.part, nack.destination))
+        except (OSError, pa.ArrowException, KeyError) as e:
+            return Kept(missing=f"{path} can't be read: {str(e).strip() or type(e).__name__}")
+        if row is not None:
+            return Kept(_parsed(row["given"]), _parsed(row["form"]))
+    return Kept(missing=f"{' and '.join(map(str, files))} does not have it: the state folder was changed by hand")
+
+
+def _files(root: Path, batch: int, staged: Iterable[str]) -> list[Path]:
+    """A batch has several files when destinations refused records late."""
+    found = [*sorted(root.glob(f"{batch:012d}-*.parquet")), *(root / "_staging" / Path(name).name for name in staged)]
+    return [path for path in found if path.exists()]
+
+
+def _held(text: str) -> Kept:
+    try:
+        letter = _decode(text)
+        return Kept(letter.get("given"), letter.get("form"))
+    except (msgspec.DecodeError, AttributeError):
+        return Kept(missing="what the ledger holds of it is no JSON object")
+
+
+def _row(path: Path, key: tuple[int, int, str]) -> dict[str, Any] | None:
+    """First the small columns, to find it; then the record, from its row group alone."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            at = 0
+            for batch in file.iter_batches(row_groups=[group], columns=_KEY):
+                for found in zip(*(batch.column(name).to_pylist() for name in _KEY), strict=True):
+                    if found == key:
+                        return _nth(file, group, at)
+                    at += 1
+    return None
+
+
+def _nth(file: Any, group: int, at: int) -> dict[str, Any] | None:
+    for batch in file.iter_batches(batch_size=_ROWS, row_groups=[group], columns=["given", "form"]):
+        if at < batch.num_rows:
+            row: dict[str, Any] = batch.slice(at, 1).to_pylist()[0]
+            return row
+        at -= batch.num_rows
+    return None
+
+
+def _parsed(text: str | None) -> Any:
+    """JSON as a rule; what is none is shown as it is."""
+    if text is None:
+        return None
+    try:
+        return _decode(text)
+    except msgspec.DecodeError:
+        return {"repr": text}

@@ -1,0 +1,46 @@
+"""Writes the settings of every built-in connector into its page in docs/reference/. Run by `make docs`.
+
+The tables are made of the settings classes (`plugins/describe.py`); everything else on a page is written by hand. Starts no Spark.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.plugins import builtin
+from penstock.plugins.describe import describe, table
+from scripts.markers import replaced
+
+ROOT = Path(__file__).parents[1]
+FOLDER = Path("docs", "reference")
+PAGES = {
+    "files.md": [("source", "files"), ("destination", "files")],
+    "generator.md": [("source", "generator")],
+    "log-and-blackhole.md": [("destination", "log"), ("destination", "blackhole")],
+}
+
+
+def pages() -> dict[Path, str]:
+    """Path below the project → text."""
+    there = sorted((kind, name) for kind in ("source", "destination") for name in builtin.KINDS[kind])
+    if sorted(c for connectors in PAGES.values() for c in connectors) != there:
+        raise ValueError(f"PAGES does not name each of these once: {there}")
+    made = {}
+    for page, connectors in PAGES.items():
+        parts = {f"settings of the {kind} {name}": _settings(kind, name) for kind, name in connectors}
+        made[FOLDER / page] = replaced((ROOT / FOLDER / page).read_text(encoding="utf-8"), parts)
+    return made
+
+
+def _settings(kind: str, name: str) -> str:
+    settings = describe(kind, name).settings
+    return table(settings) if settings else "It has no settings."
+
+
+def main() -> None:
+    for path, text in pages().items():
+        (ROOT / path).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
