@@ -35,7 +35,7 @@ def main() -> int:
         return 1
     MARKER.write_text("This folder is removed when the demo starts again.\n")
 
-    say(f"2. {FILES * ORDERS:,} more orders in {FILES} files, three files to a batch, and a kill -9 in the middle")
+    say(f"2. {FILES * ORDERS:,} more orders, three files to a batch, and a kill -9 in the middle")
     expected = {order["id"] for order in delivered()} | write_orders()
     small_batches()
     if not kill_in_the_middle():

@@ -54,12 +54,14 @@ def in_a_pipe(folder: Path, arguments: Sequence[str], env: Mapping[str, str]) ->
     return ended.stdout.decode(), ended.returncode
 
 
-def in_a_terminal(folder: Path, arguments: Sequence[str], env: Mapping[str, str]) -> tuple[str, int]:
+def in_a_terminal(
+    folder: Path, arguments: Sequence[str], env: Mapping[str, str], program: str = str(PENSTOCK)
+) -> tuple[str, int]:
     """What is on the screen, and has gone out of it at the top, when the command has ended."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     process = subprocess.Popen(
-        [str(PENSTOCK), *arguments],
+        [program, *arguments],
         cwd=folder,
         env={**env, "TERM": "xterm-256color"},
         stdin=theirs,

@@ -35,6 +35,7 @@ class Ran:
     command: str = ""  # that runs the same again
     once: bool = False
     forced: bool = False  # stopped at once
+    elapsed: float = 0.0  # seconds since the command began
     looked: Mapping[tuple[str, str], str] = field(default_factory=dict)  # where each source of a pipeline looks
     at_most_once: frozenset[str] = frozenset()  # pipelines
     letter: str = ""  # the id of the dead letter, where there is only one
@@ -73,6 +74,8 @@ def _pipeline(p: PipelineResult, ran: Ran) -> str:
 
 def _status(p: PipelineResult, ran: Ran) -> str:
     took = lasting(p.seconds)
+    if ran.elapsed - p.seconds >= 1:
+        took += f" ({lasting(ran.elapsed)} with the start of Spark)"
     if p.error is not None:
         return f"degraded after {took}" if p.lanes else "degraded, nothing was run"
     if not p.lanes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.ending import Ran, ending
-from penstock.cli.face import shown
+from penstock.cli.face import Face, shown
 from penstock.cli.printer import err, out_json
 from penstock.engine import archive
 from penstock.errors import PenstockError, UsageError
@@ -94,7 +95,7 @@ def run(
     if as_json:
         out_json(summary.to_json())
     else:
-        err(ending(summary, _ran(pipelines, state, once=once, forced=forced, conf=conf)))
+        err(ending(summary, _ran(face, pipelines, state, once=once, conf=conf)))
     if debug or (context.parent is not None and context.parent.params.get("debug")):
         for p in summary.pipelines:
             if p.trace:
@@ -109,20 +110,21 @@ def _named(paths: tuple[Path, ...]) -> str:
     return str(paths[0]) if len(paths) == 1 else f"{len(paths)} files and folders"
 
 
-def _ran(pipelines: Sequence[Pipeline], state: Path | None, *, once: bool, forced: bool, conf: Sequence[str]) -> Ran:
+def _ran(face: Face, pipelines: Sequence[Pipeline], state: Path | None, *, once: bool, conf: Sequence[str]) -> Ran:
     from penstock.pipeline import state_folder
 
     folder = state_folder(pipelines, state)
     configs = [p.assembly().config for p in pipelines]
     sources = [(p.id, c) for p in configs for c in p.connectors if c.type == "source"]
     return Ran(
-        folder,
-        "" if conf else shlex.join(["penstock", *sys.argv[1:]]),  # a Spark setting may be a secret
-        once,
-        forced,
-        {(pipeline, c.id): c.settings.get("path", "") for pipeline, c in sources},
-        frozenset(p.id for p in configs if p.guarantee == "at-most-once"),
-        _only_letter(folder),
+        state=folder,
+        command="" if conf else shlex.join(["penstock", *sys.argv[1:]]),  # a Spark setting may be a secret
+        once=once,
+        forced=face.interrupts.count > 1,
+        elapsed=time.monotonic() - face.began,
+        looked={(pipeline, c.id): c.settings.get("path", "") for pipeline, c in sources},
+        at_most_once=frozenset(p.id for p in configs if p.guarantee == "at-most-once"),
+        letter=_only_letter(folder),
     )
 
 
