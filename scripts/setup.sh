@@ -19,5 +19,6 @@ else
     [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
     eval "$venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $packages $dev"
 fi
+"$venv/bin/python" -m compileall -q packages/*/src || true
 sh scripts/need-java.sh 2>/dev/null && "$venv/bin/python" -m penstock.cli.archive
 exit 0

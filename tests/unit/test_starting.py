@@ -22,9 +22,13 @@ Launched = Callable[[Jvm], None]
 class FakeJvm:
     def __init__(self) -> None:
         self.ended = threading.Event()
+        self.process = self
 
     def end(self) -> None:
         self.ended.set()
+
+    def poll(self) -> int | None:
+        return -9 if self.ended.is_set() else None
 
 
 def _starting(start: Callable[[Launched], Any]) -> session.Starting:
@@ -42,6 +46,14 @@ def test_the_session_is_waited_for() -> None:
     go.set()
     assert starting.wait(lambda: False) is SPARK
     starting.abandon()  # one that is up is left alone
+
+
+def test_a_session_that_nobody_took_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[Any] = []
+    monkeypatch.setattr(session, "end", ended.append)
+    starting = _starting(lambda _: SPARK)
+    starting.abandon()
+    assert ended == [SPARK]
 
 
 def test_an_error_comes_out_where_it_is_waited_for() -> None:

@@ -122,14 +122,19 @@ class Starting:
             self._thread.join(0.05)
         if self._error is not None:
             raise self._error
-        return self._spark
+        spark, self._spark = self._spark, None
+        return spark
 
     def abandon(self) -> None:
-        """Does nothing to a Spark that is up."""
+        """Does nothing to a Spark that was handed out."""
         self._unwanted = True
         if self._thread.is_alive() and self._jvm is not None:
             self._jvm.end()
         self._thread.join()
+        if self._spark is not None:
+            end(self._spark)
+        elif self._jvm is not None and self._jvm.process.poll() is not None:
+            _forget_jvm()
 
 
 def begin(
@@ -220,17 +225,25 @@ def end(spark: SparkSession) -> None:
     no error."""
     from pyspark import SparkContext
 
-    gateway = SparkContext._gateway
+    process = getattr(SparkContext._gateway, "proc", None)
     with suppress(Exception):
         spark.stop()
-    process = getattr(gateway, "proc", None)
-    if gateway is None or process is None:
+    if process is None:
         return
-    SparkContext._gateway = SparkContext._jvm = None
-    with suppress(Exception):
-        gateway.shutdown()
+    _forget_jvm()
     with suppress(OSError):
         process.stdin.close()  # it ends by this
+
+
+def _forget_jvm() -> None:
+    """PySpark would go on with the one that this process had first."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    if gateway is not None:
+        with suppress(Exception):
+            gateway.shutdown()
 
 
 def _environment(secrets: Secrets) -> dict[str, str]:
