@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -395,7 +396,7 @@ def test_the_boxes_of_the_image_are_those_of_the_layout(tmp_path: Path) -> None:
 # -- the command ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", WRITERS)
 @pytest.mark.parametrize("file", [*EXAMPLES, None], ids=lambda f: f.name if f else "all")
 def test_the_command_prints_each_form(tmp_path: Path, form: str, file: Path | None) -> None:
     if file is None:
@@ -404,6 +405,17 @@ def test_the_command_prints_each_form(tmp_path: Path, form: str, file: Path | No
     done = CliRunner().invoke(command, [str(file), "--format", form], catch_exceptions=False)
     assert done.exit_code == 0
     assert done.output == WRITERS[form](graph_of([p.assembly() for p in Pipeline.from_files([file])]))
+
+
+@pytest.mark.parametrize("options", [["--json"], ["--format", "json"]])
+def test_programs_get_all_that_is_drawn(tmp_path: Path, options: list[str]) -> None:
+    assert {*FORMATS} == {*WRITERS, "json"}
+    (tmp_path / "p.yaml").write_text(SMALL)
+    done = CliRunner().invoke(command, [str(tmp_path / "p.yaml"), *options], catch_exceptions=False)
+    [pipeline] = json.loads(done.output)["pipelines"]
+    [lane] = pipeline["lanes"]
+    assert (pipeline["id"], lane["source"]["plugin"]) == ("small", "files")
+    assert [b["destination"]["plugin"] for b in lane["branches"]] == ["files"]
 
 
 def test_the_form_follows_the_ending_of_the_file_unless_it_is_given(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import click
 
 from penstock.cli.ending import Ran, ending
 from penstock.cli.face import Face, shown
+from penstock.cli.options import paths_argument
 from penstock.cli.printer import err, out_json
 from penstock.engine import archive
 from penstock.errors import PenstockError, UsageError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@paths_argument()
 @click.option("--once", is_flag=True, help="Process what is there and exit.")
 @click.option(
     "--state",

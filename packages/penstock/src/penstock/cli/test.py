@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.face import shown
+from penstock.cli.options import paths_argument
 from penstock.cli.printer import err, out_json
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@paths_argument()
 @click.option("-k", "only", default="", metavar="TEXT", help="Only tests whose name holds this.")
 @click.option("--master", help="The Spark master (default: local[*,4], embedded).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per test on stdout.")

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import click
 
+from penstock.cli.options import paths_argument
 from penstock.cli.printer import printable
 from penstock.config import ConfigErrors, Problem
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@paths_argument()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.pass_context
 def validate(context: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
