@@ -153,11 +153,10 @@ class Engine:
             refused = {p.id: bad for p in pipelines if (bad := _check(p)) is not None}
             for name, result in refused.items():
                 self._report("degraded", name, "", {"error": str(result.error)})
-            if len(refused) < len(pipelines):
-                starting = self._begin([p for p in pipelines if p.id not in refused])
             ledger = Ledger(self._state.ledger)
             running: list[_Running] = []
             if len(refused) < len(pipelines):
+                starting = self._begin([p for p in pipelines if p.id not in refused])
                 spark = self._started(starting)
                 if spark is None:
                     return [_unbegun(p.id) for p in pipelines]
