@@ -164,6 +164,7 @@ def _show(name: str, prepare: Prepare, folder: Path, way: str) -> None:
     assert "\tat " not in said  # a Java stack trace
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", WITHOUT_SPARK)
 def test_what_is_wrong_before_a_record_is_read(name: str, way: str, folder: Path) -> None:

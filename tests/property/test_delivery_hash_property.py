@@ -91,6 +91,7 @@ def _snapshots(count: int) -> Iterator[Named]:
         yield f"p{parts[6]}", f"l{parts[7]}", parts[8], f"d{parts[9]}", [first, second]
 
 
+@pytest.mark.thorough
 def test_two_hundred_thousand_different_snapshots_have_as_many_hashes() -> None:
     assert len({_hash(d) for d in _snapshots(200_000)}) == 200_000
 

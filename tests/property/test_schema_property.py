@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -125,6 +126,7 @@ def without_some(value: Any, type_: Type, how: Any) -> Any:
     return {k: without_some(v, type_.of, how) for k, v in value.items()}
 
 
+@pytest.mark.thorough
 @campaign
 @given(st.data())
 def test_values_that_fit_arrive_equal_in_every_way(data: st.DataObject) -> None:
@@ -217,6 +219,7 @@ def result(decoder: TypedDecoder, text: bytes) -> Any:
     return refused
 
 
+@pytest.mark.thorough
 @campaign
 @given(st.data())
 def test_whatever_comes_is_kept_as_it_is_or_refused(data: st.DataObject) -> None:

@@ -276,6 +276,7 @@ def test_an_id_that_is_unknown_or_not_enough_is_said(tmp_path: Path) -> None:
     assert next(id_ for id_ in first if id_.startswith(digit)) in error
 
 
+@pytest.mark.thorough
 def test_one_of_very_many_is_found(tmp_path: Path) -> None:
     """Over several row groups of the file."""
     letters = [letter(n, given={"after": {"text": f"this is {n}"}}) for n in range(9000)]

@@ -101,6 +101,7 @@ def some_lines() -> st.SearchStrategy[bytes]:
     return st.tuples(st.sampled_from([b"", BOM]), body).map(b"".join)
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=400)
 @given(
     st.lists(some_lines(), min_size=1, max_size=3),

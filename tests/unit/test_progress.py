@@ -148,6 +148,7 @@ def test_a_source_that_waits_for_input_says_so_once_for_days(capsys: pytest.Capt
     assert lines_of(face, engine, days, capsys) == ["p0/in: 100 read, 100 delivered; waiting for input"]
 
 
+@pytest.mark.thorough
 def test_a_busy_log_gets_sparser(capsys: pytest.CaptureFixture[str]) -> None:
     face = Lines()
     engine = Engine(*(view(lane(n)) for n in range(1, 200_000)))

@@ -121,7 +121,7 @@ def shown(*, as_json: bool = False, quiet: bool = False) -> Iterator[Face]:
     ended = threading.Event()
     ticker = threading.Thread(target=_ticking, args=(face, ended), name="penstock-face", daemon=True)
     try:
-        interrupts.install()
+        interrupts.catch()
         log.take()
         face.open()
         ticker.start()

@@ -26,7 +26,7 @@ class Interrupts:
         self._begun = False
         self._before: dict[int, Any] = {}
 
-    def install(self) -> None:
+    def catch(self) -> None:
         """Only the main thread may; elsewhere there is nothing to catch."""
         if threading.current_thread() is threading.main_thread():
             self._before = {s: signal.signal(s, self._come) for s in _SIGNALS}
