@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -130,9 +131,15 @@ def test_a_jvm_that_never_answers_can_be_ended(submit: Callable[[str], Path]) ->
 
 
 def test_it_ends_with_us_and_is_deaf_to_our_ctrl_c(submit: Callable[[str], Path]) -> None:
-    """Its standard input is a pipe of ours, and it is in a process group of its own."""
-    jvm = _jvm(submit("exec cat >/dev/null"))
-    assert os.getpgid(jvm.process.pid) != os.getpgid(0)
+    """Its standard input is a pipe of ours. It is in our process group, so that what ends us as a whole ends it, too."""
+    log = submit("echo ready; exec cat >/dev/null")
+    jvm = _jvm(log)
+    while log.read_text() != "ready\n":
+        time.sleep(0.01)
+    jvm.process.send_signal(signal.SIGINT)
+    time.sleep(0.1)
+    assert jvm.process.poll() is None
+    assert os.getpgid(jvm.process.pid) == os.getpgid(0)
     assert jvm.process.stdin is not None
     jvm.process.stdin.close()
     assert jvm.process.wait(10) == 0

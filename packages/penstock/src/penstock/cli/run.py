@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 @click.option("--once", is_flag=True, help="Process what is there and exit.")
 @click.option(
     "--state",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=click.Path(path_type=Path),
+    metavar="DIR",
     help="The state folder (default: .penstock beside the pipeline).",
 )
 @click.option("--master", help="The Spark master (default: local[*,4], embedded).")

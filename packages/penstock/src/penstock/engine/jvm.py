@@ -20,6 +20,12 @@ from typing import Any
 from penstock.errors import UsageError
 
 STEP = 0.01  # seconds between two looks for the JVM's answer
+DEAF = (
+    "/bin/sh",
+    "-c",
+    "trap '' INT; exec \"$@\"",
+    "sh",
+)  # a Ctrl-C is for us alone, though the terminal sends it to both
 _WAYS = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 _connecting = threading.Lock()
 
@@ -50,7 +56,7 @@ class Jvm:
         self._log_file = log_file
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-jvm-")
         self._answer = Path(self._folder.name) / "answer"
-        command = [str(_spark_home() / "bin" / "spark-submit")]
+        command = [*DEAF, str(_spark_home() / "bin" / "spark-submit")]
         for name, value in settings.items():
             command += ["--conf", f"{name}={value}"]
         command += shlex.split(env.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
@@ -60,7 +66,6 @@ class Jvm:
             stdout=log,
             stderr=log,
             env={**env, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._answer)},
-            process_group=0,  # a Ctrl-C is for us alone
         )
 
     def connect(self) -> Any:
