@@ -34,7 +34,7 @@ def build() -> Path | None:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[bool]:
-    """One at a time. The file is there only while one is at work, so that a run need not even start a second."""
+    """One at a time. The kernel lets go of the lock with the process; a file that one has left behind means nothing."""
     with lock.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

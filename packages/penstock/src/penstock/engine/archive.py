@@ -53,7 +53,7 @@ def location() -> Path | None:
 def make_later() -> bool:
     """Where there is none yet it is made by a process of its own, with what the machine has to spare. True if one was started."""
     path = location() if not os.environ.get(OFF) else None
-    if path is None or path.exists() or path.with_suffix(".lock").exists():
+    if path is None or path.exists():
         return False
     try:
         subprocess.Popen(

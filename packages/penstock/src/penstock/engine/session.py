@@ -82,7 +82,7 @@ NEEDED = ("JAVA", "_JAVA", "JDK", "SPARK", "PYSPARK", "_PYSPARK", "PYTHON", "HAD
 
 
 # Java's second compiler is for what runs hot. By its defaults it spends seconds on code that only a start needs, on cores that the
-# start needs; what a batch does for each record is reached as soon. (20 times the defaults.)
+# start needs; what runs for every record is hot all the same. (20 times the defaults.)
 LATER = (
     "-XX:Tier4InvocationThreshold=100000",
     "-XX:Tier4MinInvocationThreshold=12000",

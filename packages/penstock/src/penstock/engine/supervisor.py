@@ -341,18 +341,17 @@ def _result(r: _Running, ledger: Ledger) -> PipelineResult:
     error = failed.loop.error if failed else r.cut_off
     lanes = []
     for lane in r.lanes:
-        now, before = ledger.totals(lane.key), lane.before
-        names = list(lane.plan.targets)
+        n = _gained(lane, ledger)
         lanes.append(
             LaneResult(
                 lane.plan.source.source_id,
-                now.read - before.read,
-                now.acked - before.acked,
-                _since(now.delivered, before.delivered, names),
-                _since(now.filtered, before.filtered, names),
-                _since(now.dead_lettered, before.dead_lettered, names),
-                _since(now.discarded, before.discarded, names),
-                _since(now.produced, before.produced, names),
+                n.read,
+                n.acked,
+                n.delivered,
+                n.filtered,
+                n.dead_lettered,
+                n.discarded,
+                n.produced,
                 tuple(ledger.nacks(lane.key, NackState.HELD)),
                 lane.loop.remaining(),
             )
@@ -370,26 +369,22 @@ def _result(r: _Running, ledger: Ledger) -> PipelineResult:
 def _view(r: _Running, ledger: Ledger) -> PipelineView:
     lanes = []
     for lane in r.lanes:
-        now, before = ledger.totals(lane.key), lane.before
-        names = list(lane.plan.targets)
-        lanes.append(
-            LaneView(
-                lane.plan.source.source_id,
-                lane.loop.status.value,
-                lane.loop.doing,
-                now.read - before.read,
-                now.acked - before.acked,
-                _since(now.delivered, before.delivered, names),
-                _since(now.filtered, before.filtered, names),
-                _since(now.dead_lettered, before.dead_lettered, names),
-                lane.loop.behind,
-            )
-        )
+        n, loop = _gained(lane, ledger), lane.loop
+        counts = (n.read, n.acked, n.delivered, n.filtered, n.dead_lettered)
+        lanes.append(LaneView(lane.plan.source.source_id, loop.status.value, loop.doing, *counts, loop.behind))
     return PipelineView(r.plan.id, tuple(lanes))
 
 
-def _since(now: Mapping[str, int], before: Mapping[str, int], names: Sequence[str]) -> dict[str, int]:
-    return {name: now.get(name, 0) - before.get(name, 0) for name in names}
+def _gained(lane: _Lane, ledger: Ledger) -> Totals:
+    """What the lane has done in this run; every destination of the plan is in it."""
+    now, before = ledger.totals(lane.key), lane.before
+
+    def since(name: str) -> dict[str, int]:
+        after, first = getattr(now, name), getattr(before, name)
+        return {d: after.get(d, 0) - first.get(d, 0) for d in lane.plan.targets}
+
+    names = ("delivered", "filtered", "dead_lettered", "discarded", "produced")
+    return Totals(now.read - before.read, now.acked - before.acked, **{name: since(name) for name in names})
 
 
 def _check(pipeline: PipelinePlan) -> PipelineResult | None:

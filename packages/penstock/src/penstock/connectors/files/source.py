@@ -112,7 +112,7 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         return Ranges(tuple(ranges), next_seq, gone, full or bool(self._backlog))
 
     def behind(self) -> Behind:
-        return Behind(files=len(self._backlog), bytes=sum(f.size for f in self._backlog) - self._begun)
+        return Behind(files=len(self._backlog), bytes=max(0, sum(f.size for f in self._backlog) - self._begun))
 
     def _list(self, known: Known) -> bool:
         """Fills the backlog. A large folder is listed once for many batches."""
