@@ -91,6 +91,34 @@ def test_a_jvm_that_comes_after_it_was_given_up_is_ended_too() -> None:
     assert jvm.ended.is_set()
 
 
+def test_one_that_was_given_up_leaves_the_jvm_that_is_in_use_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark import SparkContext
+
+    used: list[str] = []
+
+    class Gateway:
+        proc: Any = object()
+
+        def shutdown(self) -> None:
+            used.append("shut down")
+
+    gateway: Any = Gateway()
+    monkeypatch.setattr(SparkContext, "_gateway", gateway)
+    jvm = FakeJvm()
+
+    def start(launched: Launched) -> Any:
+        launched(cast("Jvm", jvm))
+        jvm.ended.wait(10)
+        raise UsageError("it was ended", code="spark.start")
+
+    _starting(start).abandon()
+    assert SparkContext._gateway is gateway
+    Gateway.proc = jvm
+    _starting(start).abandon()
+    assert SparkContext._gateway is None
+    assert used == ["shut down"]
+
+
 # -- the process ------------------------------------------------------------------------------------------------------
 
 

@@ -134,7 +134,7 @@ class Starting:
         if self._spark is not None:
             end(self._spark)
         elif self._jvm is not None and self._jvm.process.poll() is not None:
-            _forget_jvm()
+            _forget_jvm(self._jvm.process)
 
 
 def begin(
@@ -230,20 +230,21 @@ def end(spark: SparkSession) -> None:
         spark.stop()
     if process is None:
         return
-    _forget_jvm()
+    _forget_jvm(process)
     with suppress(OSError):
         process.stdin.close()  # it ends by this
 
 
-def _forget_jvm() -> None:
-    """PySpark would go on with the one that this process had first."""
+def _forget_jvm(process: Any) -> None:
+    """PySpark would go on with the one that this process had first. Another one that is in use is left alone."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
+    if gateway is None or getattr(gateway, "proc", None) is not process:
+        return
     SparkContext._gateway = SparkContext._jvm = None
-    if gateway is not None:
-        with suppress(Exception):
-            gateway.shutdown()
+    with suppress(Exception):
+        gateway.shutdown()
 
 
 def _environment(secrets: Secrets) -> dict[str, str]:
