@@ -230,6 +230,69 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "free space or restore the folder; start again",
         ),
     },
+    "Commit logs": {
+        "log.missing": Code(
+            "refused", "there is no log in that folder", "`penstock log list` shows those that are there"
+        ),
+        "log.locked": Code(
+            "refused", "another process writes or compacts this log", "stop that one, or wait until it has finished"
+        ),
+        "log.version": Code(
+            "refused", "a file of the log was written by a newer Penstock; nothing was changed", "install that one"
+        ),
+        "log.full": Code(
+            "retry",
+            "the log has its largest size: readers have not acknowledged what it holds",
+            "`penstock log offsets` shows who is behind; allow more, or `penstock log forget` a reader that is gone",
+        ),
+        "log.unwritable": Code(
+            "retry",
+            "the disk is full or refuses to write; what was durable is safe",
+            "free space, or make the folder writable",
+        ),
+        "log.failed": Code(
+            "stop",
+            "an fsync or a write failed in a way after which nothing is known about the file; what was durable is safe",
+            "check the disk, then start again: the log is read and goes on where it was durable",
+        ),
+        "log.closed": Code("stop", "something was appended to a log that was closed before", "open it again"),
+        "log.damaged": Code(
+            "stop",
+            "bytes of the log that were durable are not what they were, or a segment is missing",
+            "`penstock log verify` shows all of it; `penstock log repair` marks what is lost, so that the rest can be read",
+        ),
+        "log.offsets-damaged": Code(
+            "stop",
+            "the file with the readers' offsets is damaged; no record is",
+            "`penstock log repair` sets all readers back to nothing acknowledged: they get everything again",
+        ),
+        "log.ack-beyond-end": Code(
+            "stop",
+            "a reader acknowledged an offset that is not in the log",
+            "if the log was put back from an older copy, `penstock log forget` makes the reader begin anew",
+        ),
+        "log.unknown-reader": Code("stop", "the log has no such reader", "see the hint: those it has"),
+        "log.foreign": Code(
+            "refused", "segments of several logs are in one folder", "move away those that do not belong there"
+        ),
+        "log.misnamed": Code(
+            "refused", "a segment has the name of another one; nothing was changed", "give it the name that is shown"
+        ),
+        "log.unrepairable": Code(
+            "refused",
+            "the only segment can't be read at all",
+            "take the log back from a copy, or move the folder away to begin a new one",
+        ),
+        "log.value": Code(
+            "nack",
+            "a value, a time, metadata or a name that a log can't keep; its path and type are named",
+            "convert it before it is sent",
+        ),
+        "log.batch": Code(
+            "nack", "a batch whose columns have the wrong types, or that Arrow finds invalid", "correct the connector"
+        ),
+        "log.too-large": Code("nack", "a record of two gigabytes or more does not fit into a log"),
+    },
     "Spark": {
         "java.missing": Code(
             "refused",

@@ -22,14 +22,18 @@ def fsync_folder(path: Path) -> None:
 
 
 def _fsync(path: Path, flags: int) -> None:
-    if not faults.safeguard("fsync"):
-        return
-    faults.reach("fsync", str(path))
     fd = os.open(path, flags)
     try:
-        os.fsync(fd)
+        fsync(fd, path)
     finally:
         os.close(fd)
+
+
+def fsync(fd: int, path: Path) -> None:
+    """The same for a file that is open; `path` is its name."""
+    if faults.safeguard("fsync"):
+        faults.reach("fsync", str(path))
+        os.fsync(fd)
 
 
 def make_folder(path: Path, mode: int = 0o777) -> None:
@@ -41,17 +45,20 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
     fsync_folder(path.parent)
 
 
+def write(fd: int, content: bytes) -> None:
+    """All of it."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
 def replace(path: Path, content: bytes) -> None:
     """Readers see the old content or the new, also after a crash."""
     temp = path.with_name(f".{path.name}.tmp")
     fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(fd, view) :]
-        if faults.safeguard("fsync"):
-            faults.reach("fsync", str(temp))
-            os.fsync(fd)
+        write(fd, content)
+        fsync(fd, temp)
     finally:
         os.close(fd)
     temp.replace(path)

@@ -1,17 +1,12 @@
-"""One engine per state folder. An flock that the kernel drops with the process, and who holds it for people to read."""
+"""One engine per state folder."""
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import socket
-from datetime import datetime
 from pathlib import Path
-from typing import IO
 
 from penstock import fs
 from penstock.errors import UsageError
+from penstock.filelock import FileLock, Held
 from penstock.testing import faults
 
 STATE_VERSION = 1
@@ -22,7 +17,7 @@ class StateFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock: IO[str] | None = None
+        self._lock = FileLock(path / "lock")
 
     @property
     def ledger(self) -> Path:
@@ -45,9 +40,7 @@ class StateFolder:
             ) from e
 
     def close(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._lock.release()
 
     def check_version(self) -> None:
         try:
@@ -63,30 +56,12 @@ class StateFolder:
             )
 
     def _take_lock(self) -> None:
-        lock = open(self.path / "lock", "a+")  # noqa: SIM115 - held until close
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if faults.safeguard("lock"):
-                lock.seek(0)
-                holder = _describe(lock.read())
-                lock.close()
-                raise UsageError(
-                    f"The state folder {self.path} is in use by another engine",
-                    code="state.locked",
-                    why=holder,
-                    hint="stop that one first, or give this run a state folder of its own with --state",
-                ) from None
-        lock.truncate(0)
-        started = datetime.now().astimezone().isoformat(timespec="seconds")
-        json.dump({"pid": os.getpid(), "machine": socket.gethostname(), "started": started}, lock)
-        lock.flush()
-        self._lock = lock
-
-
-def _describe(text: str) -> str:
-    try:
-        holder = json.loads(text)
-        return f"pid {holder['pid']} on {holder['machine']}, started {holder['started']}"
-    except (ValueError, KeyError, TypeError):
-        return "its pid is not known yet"
+            self._lock.take()
+        except Held as held:
+            raise UsageError(
+                f"The state folder {self.path} is in use by another engine",
+                code="state.locked",
+                why=str(held),
+                hint="stop that one first, or give this run a state folder of its own with --state",
+            ) from None
