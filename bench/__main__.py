@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import chain, decode, fanout, formats, idle, processors, python, scale, start, text
+from bench import chain, decode, fanout, formats, idle, log, processors, python, scale, start, text
 
 BENCHMARKS = {
     "start": start.main,
@@ -17,6 +17,7 @@ BENCHMARKS = {
     "fanout": fanout.main,
     "scale": scale.main,
     "idle": idle.main,
+    "log": log.main,
 }
 
 for name in sys.argv[1:] or BENCHMARKS:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import google_crc32c
 
-from penstock.log import Mode, Offsets, Writer, batches
+from penstock.log import Mode, Offsets, Writer, arrow, batches
 from penstock.log.repair import repair
 from penstock_sdk.record import Record
 
@@ -105,7 +105,7 @@ def entries(
     """Entries for these records, of which each one follows the one before it."""
     key, mode = (records[0].namespace or "").encode(), Mode.of(records[0].phase)
     if batch:
-        data = batches.write_ipc(batches.to_arrow(records), compression).to_pybytes()
+        data = arrow.write(batches.to_arrow(records), compression).to_pybytes()
         yield Entry(BATCH, offset, len(records), data, key, mode)
     else:
         for i, record in enumerate(records):

@@ -7,7 +7,7 @@ import os
 import shutil
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -354,9 +354,10 @@ UNDECODABLE = {
 def test_what_was_written_wrong_costs_its_own_records_as_any_damage_does(
     tmp_path: Path, entry: golden_log.Entry
 ) -> None:
-    before, after = golden_log.entries(0, [Record(b"before")]), golden_log.entries(2, [Record(b"after")])
+    before, (after,) = golden_log.entries(0, [Record(b"before")]), golden_log.entries(2, [Record(b"after")])
     head = golden_log.header(2, LOG_ID, 0)
-    (tmp_path / f"{0:020d}.seg").write_bytes(golden_log.segment(head, LOG_ID, [*before, entry, *after]))
+    after = replace(after, durable=2)  # it vouches for what stands before it
+    (tmp_path / f"{0:020d}.seg").write_bytes(golden_log.segment(head, LOG_ID, [*before, entry, after]))
     damaged = _stop(tmp_path)
     assert damaged is not None
     assert damaged.offset == 1

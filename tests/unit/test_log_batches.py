@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from pyarrow import ipc
 
 from penstock.errors import Rejected
-from penstock.log import batches
-from penstock.log.batches import groups, pack, read_ipc, to_arrow, to_records, unpack, write_ipc
+from penstock.log import arrow, batches
+from penstock.log.batches import groups, pack, to_arrow, to_records, unpack
 from penstock.log.format import Mode
 from penstock.testing import hostile
 from penstock_sdk.record import COLLECTION, Record
@@ -63,7 +63,7 @@ def equal(a: Record, b: Record, *, offsets: bool) -> bool:
 def through_arrow(records: list[Record], compression: str | None = None) -> list[Record]:
     made: list[Record] = []
     for group in groups(records):
-        batch = read_ipc(write_ipc(group.to_arrow(), compression))
+        batch = arrow.read(arrow.write(group.to_arrow(), compression))
         assert batch.num_rows == len(group.records)
         made += to_records(batch, group.namespace, group.mode)
     return made
@@ -244,7 +244,7 @@ def test_typed_payloads_keep_their_types() -> None:
         ]
     )
     batch = pa.record_batch({"after": pa.array([row, None], kind), "before": pa.array([None, row], kind)})
-    first, second = to_records(read_ipc(write_ipc(batch, "zstd")), "n", Mode.COPY)
+    first, second = to_records(arrow.read(arrow.write(batch, "zstd")), "n", Mode.COPY)
     assert same(first.after, row)
     assert same(second.before, row)
     assert second.after is None
@@ -290,7 +290,7 @@ def test_other_forms_of_text_and_binary_are_read() -> None:
             "colour": pa.array([1, 2]),
         }
     )
-    first, second = to_records(read_ipc(write_ipc(batch, None)), "", Mode.COMPLETE)
+    first, second = to_records(arrow.read(arrow.write(batch, None)), "", Mode.COMPLETE)
     assert fields(first) == ["", {"a": "b"}, b"abcd", None, {"a": 1}, b"1", "update", "complete", None]
     assert fields(second) == ["", {}, b"efgh", None, None, b"", "create", "complete", None]
     assert first.metadata == {"a": "b"}  # the entry says which namespace
@@ -311,7 +311,7 @@ def test_other_forms_of_text_and_binary_are_read() -> None:
 def test_columns_of_a_wrong_type_are_refused_when_written_and_when_read(columns: list[Any], says: str) -> None:
     batch = pa.RecordBatch.from_arrays([c for _, c in columns], names=[n for n, _ in columns])
     with pytest.raises(Rejected, match=says) as refused:
-        write_ipc(batch, None)
+        arrow.write(batch, None)
     assert refused.value.code == "log.batch"
     with pytest.raises(ValueError, match=says):
         to_records(batch, "", Mode.SYNC)
@@ -320,7 +320,7 @@ def test_columns_of_a_wrong_type_are_refused_when_written_and_when_read(columns:
 def test_a_batch_that_could_not_be_read_again_is_not_written() -> None:
     wrong = pa.array([b"\xff"], pa.binary()).view(pa.string())
     with pytest.raises(Rejected, match="UTF") as refused:
-        write_ipc(pa.record_batch({"after": pa.StructArray.from_arrays([wrong], ["v"])}), None)
+        arrow.write(pa.record_batch({"after": pa.StructArray.from_arrays([wrong], ["v"])}), None)
     assert refused.value.code == "log.batch"
 
 
@@ -393,27 +393,27 @@ def dictionaries() -> pa.RecordBatch:
 @pytest.mark.parametrize("make", [sample, dictionaries])
 def test_any_arrow_reader_reads_it(make: Callable[[], pa.RecordBatch], compression: str | None) -> None:
     batch = make()
-    data = write_ipc(batch, compression)
+    data = arrow.write(batch, compression)
     with ipc.open_stream(data) as stream:
         assert list(stream) == [batch]
     for _ in range(2):  # the second time its schema is known
-        assert read_ipc(data).equals(batch, check_metadata=True)
+        assert arrow.read(data).equals(batch, check_metadata=True)
 
 
 def test_only_the_slice_that_is_given_is_written() -> None:
     batch = sample(1000)
-    data = write_ipc(batch.slice(10, 2), None)
+    data = arrow.write(batch.slice(10, 2), None)
     assert data.size < 3000
-    assert read_ipc(data) == batch.slice(10, 2)
+    assert arrow.read(data) == batch.slice(10, 2)
 
 
 def test_reading_from_a_mapped_file_copies_nothing(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    data = write_ipc(to_arrow([Record(b"x" * 150, position=b"p") for _ in range(1000)]), None)
+    data = arrow.write(to_arrow([Record(b"x" * 150, position=b"p") for _ in range(1000)]), None)
     path.write_bytes(bytes(64) + data.to_pybytes() + bytes(64))
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         whole = pa.py_buffer(mapped)
-        batch = read_ipc(whole.slice(64, data.size))
+        batch = arrow.read(whole.slice(64, data.size))
         buffers = [b for c in batch.columns for b in c.buffers() if b is not None and b.size]
         assert len(buffers) == 4
         assert all(whole.address <= b.address and b.address + b.size <= whole.address + whole.size for b in buffers)
@@ -449,7 +449,7 @@ def stream_of(*made: pa.RecordBatch) -> bytes:
 )
 def test_anything_but_one_whole_batch_is_a_value_error(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"a batch in the log can't be read: ."):
-        read_ipc(pa.py_buffer(data))
+        arrow.read(pa.py_buffer(data))
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
@@ -458,14 +458,14 @@ def test_no_changed_byte_does_more_than_a_value_error(
     make: Callable[[], pa.RecordBatch], compression: str | None
 ) -> None:
     """A checksum stands before this; a batch that was written wrong has a good one."""
-    good = write_ipc(make(), compression).to_pybytes()
+    good = arrow.write(make(), compression).to_pybytes()
     refused = 0
     for at in range(len(good)):
         for change in (0x01, 0x80, 0xFF):
             bad = bytearray(good)
             bad[at] ^= change
             try:
-                batch = read_ipc(pa.py_buffer(bytes(bad)))
+                batch = arrow.read(pa.py_buffer(bytes(bad)))
                 if batch.num_rows <= 1000:  # the reader compares it with the entry's count before it does this
                     to_records(batch, "", Mode.SYNC)
             except ValueError:

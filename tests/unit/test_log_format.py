@@ -27,7 +27,7 @@ from tests.support.pages import DOCS, blocks
 PAGE = DOCS / "formats" / "commit-log.md"
 GOLDEN = Path(__file__).parents[1] / "data" / "log"
 VERSIONS = ("v1", "v2")
-GOLDEN_DIGEST = "7d18724c666f591d15fda6522d3832b46b857d696593b3be3a0f6c8f01226edb"
+GOLDEN_DIGEST = "988c8ad19eba331569a22b52a809dd955bd53c04a3a168d36943cb97f7473cfa"
 
 
 def _decoded(folder: Path) -> list[log_decoder.Entry]:
@@ -102,12 +102,13 @@ def test_the_rows_of_a_table_follow_each_other(title: str, size: int) -> None:
 
 
 def test_the_header_can_be_read_by_the_table_alone() -> None:
-    packed = library.Header(bytes(range(16)), 7, 2, 3, 400, 50).pack()
+    packed = library.Header(bytes(range(16)), 7, 2, 3, 400, 50, 60).pack()
     found = {field: packed[at : at + width] for at, width, field in _table("The segment header")}
     numbers = {
-        name: int.from_bytes(found[name], "big") for name in ("version", "generation", "base", "covers", "holes")
+        name: int.from_bytes(found[name], "big")
+        for name in ("version", "generation", "base", "covers", "holes", "length")
     }
-    assert numbers == {"version": 2, "generation": 3, "base": 7, "covers": 400, "holes": 50}
+    assert numbers == {"version": 2, "generation": 3, "base": 7, "covers": 400, "holes": 50, "length": 60}
     assert (found["magic"], found["log id"]) == (b"PENSTLOG", bytes(range(16)))
     assert int.from_bytes(found["checksum"], "big") == google_crc32c.value(packed[:60])
 
@@ -124,7 +125,7 @@ def test_the_index_on_disk_is_what_the_tables_say(tmp_path: Path) -> None:
     for start in (64, 96):
         slot = {field: data[start + at : start + at + width] for at, width, field in _table("The two slots")}
         numbers = {name: int.from_bytes(value, "big") for name, value in slot.items()}
-        if numbers["checksum"] == log_decoder.crc32c(log_id + data[start : start + 28]):
+        if numbers["checksum"] == log_decoder.crc32c(log_id + bytes(12) + data[start : start + 28]):
             slots.append((numbers["serial"], numbers["position"], numbers["offset"]))
     assert max(slots)[1:] == ((tmp_path / f"{0:020d}.seg").stat().st_size, 2)
 

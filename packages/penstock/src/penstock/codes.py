@@ -32,6 +32,8 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "a command, an option or an argument that does not exist, is missing or has a bad value",
             "see `--help`",
         ),
+        "usage.range": Code("refused", "`--from` is after `--to`", "swap them"),
+        "usage.regex": Code("refused", "`--namespace` is no regular expression", "escape `( * + ? [` with a backslash"),
         "usage.conf": Code("refused", "`--conf` was not followed by `KEY=VALUE`", "write `--conf name=value`"),
         "config.unreadable": Code(
             "refused",
@@ -233,6 +235,12 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
     "Commit logs": {
         "log.missing": Code(
             "refused", "there is no log in that folder", "`penstock log list` shows those that are there"
+        ),
+        "log.unknown": Code(
+            "refused", "no log of that name in the state folder", "`penstock log list` shows the names"
+        ),
+        "log.unreadable": Code(
+            "refused", "the system refuses to read or change the folder of a log", "check path and permissions"
         ),
         "log.locked": Code(
             "refused", "another process writes or compacts this log", "stop that one, or wait until it has finished"

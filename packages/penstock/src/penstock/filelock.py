@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import socket
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import IO
@@ -34,11 +35,12 @@ class FileLock:
                 holder = _describe(lock.read())
                 lock.close()
                 raise Held(holder) from None
-        lock.truncate(0)
-        started = datetime.now().astimezone().isoformat(timespec="seconds")
-        json.dump({"pid": os.getpid(), "machine": socket.gethostname(), "started": started}, lock)
-        lock.flush()
         self._file = lock
+        started = datetime.now().astimezone().isoformat(timespec="seconds")
+        holder = json.dumps({"pid": os.getpid(), "machine": socket.gethostname(), "started": started})
+        with suppress(OSError):  # a disk that is full: it is only for people
+            os.ftruncate(lock.fileno(), 0)
+            os.write(lock.fileno(), holder.encode())
 
     def release(self) -> None:
         if self._file is not None:

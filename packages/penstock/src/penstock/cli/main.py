@@ -21,6 +21,7 @@ COMMANDS = {
     "test": "Run the tests beside pipelines.",
     "dlq": "Look at dead letters.",
     "pipelines": "Look at what pipelines have done.",
+    "log": "Look into commit logs, check and mend them.",
     "plugins": "List and describe connectors and processors.",
     "doctor": "Check what Penstock needs: Java, Spark, disk.",
     "schema": "Print the JSON Schema of pipeline files, for editors.",

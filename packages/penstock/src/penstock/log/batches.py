@@ -1,6 +1,6 @@
 """Records as the data of a log's entries, and back: MessagePack for one, an Arrow IPC stream for many. Pure; no files.
 
-The writer calls `groups`, and then `pack` or `to_arrow` and `write_ipc`; readers call `read_ipc`, `to_records` and `unpack`.
+The writer calls `groups`, and `packed` or `to_arrow` of each; readers call `to_records` and `unpack`.
 What can't be kept is `Rejected` before anything is written; what can't be read is a ValueError. docs/formats/commit-log.md has
 the bytes.
 """
@@ -10,23 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-from pyarrow import ipc
 
 from penstock.errors import Rejected
 from penstock.log import values
+from penstock.log.arrow import PAYLOADS, is_text, unfit
 from penstock.log.format import MAX_DATA, Mode
 from penstock_sdk.record import COLLECTION, Payload, Record
 
-PAYLOADS: Final = ("key", "before", "after")
 GROUP_BYTES: Final = 64 << 20  # an Arrow column holds 2 GiB, and a reader needs a whole entry at once
 MAX_RECORD: Final = MAX_DATA // 4  # bytes or characters, of which each may be four bytes
-END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 EXTENDED: Final = {b"penstock.json": b"extended"}
 EXTENDED_CODE: Final = 1  # MessagePack's extension type
 
@@ -285,7 +282,7 @@ def _metadata(metadatas: list[dict[str, str]]) -> pa.Array | None:
 
 def to_records(batch: pa.RecordBatch, namespace: str, mode: Mode) -> list[Record]:
     """Also of batches that others made: unknown columns are ignored, missing ones have their defaults. ValueError if unreadable."""
-    reason = _unfit(batch.schema)
+    reason = unfit(batch.schema)
     if reason:
         raise ValueError(reason)
     rows = batch.num_rows
@@ -352,7 +349,7 @@ def _read_payload(field: pa.Field, column: pa.Array) -> list[Any]:
         made: list[Any] = column.cast(_microseconds(column.type)).to_pylist(maps_as_pydicts="strict")
         return made
     found = _read_plain(field, column)
-    if not _is_text(column.type):
+    if not is_text(column.type):
         return found
     extended = (field.metadata or {}).get(b"penstock.json") == b"extended"
     return [None if v is None else values.decode(v, extended) for v in found]
@@ -387,53 +384,6 @@ _READERS: Final = {
     "metadata": _read_texts,
     **dict.fromkeys(PAYLOADS, _read_payload),
 }
-
-
-# -- the types a batch may have ----------------------------------------------------------------------------------------------
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    t = pa.types
-    return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind)) or (
-        bool(t.is_dictionary(kind)) and _is_text(kind.value_type)
-    )
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    t = pa.types
-    return bool(
-        t.is_binary(kind) or t.is_large_binary(kind) or t.is_fixed_size_binary(kind) or t.is_binary_view(kind)
-    ) or (bool(t.is_dictionary(kind)) and _is_bytes(kind.value_type))
-
-
-def _is_texts(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_map(kind)) and _is_text(kind.key_type) and _is_text(kind.item_type)
-
-
-def _is_payload(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_struct(kind)) or _is_text(kind) or _is_bytes(kind)
-
-
-_TYPES: Final[dict[str, tuple[Callable[[pa.DataType], bool], str]]] = {
-    "position": (_is_bytes, "binary"),
-    "operation": (_is_text, "text"),
-    "timestamp": (pa.types.is_timestamp, "a timestamp"),
-    "metadata": (_is_texts, "a map of text by text"),
-    **dict.fromkeys(PAYLOADS, (_is_payload, "binary (raw), text (JSON) or a struct")),
-}
-
-
-def _unfit(schema: pa.Schema) -> str:
-    """Why a batch of this schema holds no records, or nothing."""
-    names = schema.names
-    for name, (fits, expected) in _TYPES.items():
-        if name in names:
-            if names.count(name) > 1:
-                return f"the batch has the column {name!r} more than once"
-            kind = schema.field(name).type
-            if not fits(kind) and not pa.types.is_null(kind):
-                return f"the column {name!r} of the batch is {kind}; it must be {expected}"
-    return ""
 
 
 # -- one record --------------------------------------------------------------------------------------------------------------
@@ -502,50 +452,3 @@ def _unpacked(payload: Any) -> Payload:
     if isinstance(payload, msgspec.msgpack.Ext) and payload.code == EXTENDED_CODE:
         return values.decode(bytes(payload.data).decode(), extended=True)
     raise ValueError(f"a payload is binary, text or of the extension type {EXTENDED_CODE}, not {payload!r:.40}")
-
-
-# -- Arrow's bytes -----------------------------------------------------------------------------------------------------------
-
-
-@cache
-def _options(compression: str | None) -> ipc.IpcWriteOptions:
-    return ipc.IpcWriteOptions(compression=compression)
-
-
-def write_ipc(batch: pa.RecordBatch, compression: str | None) -> pa.Buffer:
-    """A stream of this batch alone. `Rejected` for one that could not be read again."""
-    try:
-        why = _unfit(batch.schema)
-        batch.validate(full=True)
-    except pa.ArrowException as e:
-        why = str(e)
-    if why:
-        hint = "correct it; docs/formats/commit-log.md names the columns and their types"
-        raise Rejected("The log can't keep a batch", code="log.batch", why=why, hint=hint)
-    sink = pa.BufferOutputStream()
-    with ipc.new_stream(sink, batch.schema, options=_options(compression)) as stream:
-        stream.write_batch(batch)
-    return sink.getvalue()
-
-
-def read_ipc(buffer: pa.Buffer) -> pa.RecordBatch:
-    """The batch, its columns being parts of the buffer where they are not packed. ValueError for anything but one good batch."""
-    try:
-        batch = _only_batch(buffer)
-        # 2 µs for 1,000 rows of bytes, 20 with text; without it, offsets that lead elsewhere would be followed.
-        batch.validate(full=True)
-    except Exception as e:  # of Arrow's readers: whatever they raise, these bytes are no batch
-        raise ValueError(f"a batch in the log can't be read: {str(e) or type(e).__name__}") from None
-    return batch
-
-
-def _only_batch(buffer: pa.Buffer) -> pa.RecordBatch:
-    # With its checks 10 µs for 1,000 rows of 150 bytes; to keep schemas by their bytes would save 5 of them.
-    source = pa.BufferReader(buffer)
-    try:
-        batch = ipc.open_stream(source).read_next_batch()
-    except StopIteration:
-        raise ValueError("it holds no batch") from None
-    if buffer.slice(source.tell()).to_pybytes() not in (END_OF_STREAM, b""):
-        raise ValueError("something follows its batch, and there must be exactly one")
-    return batch

@@ -7,6 +7,7 @@ covers, so that those it was made of count for nothing from that moment on, remo
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,17 +15,22 @@ from typing import Any
 
 from penstock import fs
 from penstock.filelock import FileLock, Held
-from penstock.log import batches, index, segment
-from penstock.log.errors import LogDamaged, LogLocked
-from penstock.log.format import HEADER_BYTES, VERSION, Bad, Head, Header, Kind, data_crc, pack_head
+from penstock.log import arrow, index, segment
+from penstock.log.errors import LogDamaged, LogLocked, LogUnwritable
+from penstock.log.format import HEADER_BYTES, LENGTHS, VERSION, Bad, Head, Header, Kind, data_crc, pack_head
 from penstock.log.index import IndexFile, Mark, Place
-from penstock.log.offsets import compaction_point, load
+from penstock.log.offsets import LOCK, compaction_point, load, locked
 from penstock.log.reader import Reader, SegmentInfo
 from penstock.log.segment import Damage, Segment
 from penstock.testing import faults
 
 COMPACT = ".compact"  # a segment on its way
 MERGED_BYTES = 1 << 30  # not larger than this by merging
+
+
+def new_generation() -> int:
+    """For a segment that is written anew. An index of another one never passes for its own."""
+    return secrets.randbelow((1 << 32) - 1) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +64,13 @@ def compact(folder: Path, *, min_gain: float = 0.0, merged_bytes: int = MERGED_B
     lock = FileLock(folder / "compaction.lock")
     try:
         lock.take()
-    except Held as held:
-        raise LogLocked(folder, "is being compacted", str(held)) from None
-    try:
         _sweep(folder)
         with Reader(folder) as reader:
             return _compact(reader, min_gain, merged_bytes)
+    except Held as held:
+        raise LogLocked(folder, "is being compacted", str(held)) from None
+    except OSError as e:
+        raise LogUnwritable(folder / "compaction.lock", e, range(0)) from e
     finally:
         lock.release()
 
@@ -79,6 +86,10 @@ def _sweep(folder: Path) -> None:
         path = folder / segment.name(base)
         if path not in counting and path < last:
             _remove(path)
+    for left in folder.glob(f"*{index.SUFFIX}"):
+        path = left.with_suffix(segment.SUFFIX)
+        if path < last and (not path.exists() or index.outlived(left, segment.header(path))):
+            left.unlink(missing_ok=True)
 
 
 def _compact(reader: Reader, min_gain: float, merged_bytes: int) -> Compacted:
@@ -93,10 +104,12 @@ def _compact(reader: Reader, min_gain: float, merged_bytes: int) -> Compacted:
     plans = [_plan(info, keep) for info in closed]
     removed = freed = gone = 0
     for group in _groups(plans, min_gain, merged_bytes):
-        before = sum(plan.info.size for plan in group)
+        size = _rewrite(reader, [plan.info for plan in group], keep)
+        if size is None:
+            break  # a new reader needs what was about to go
         removed += sum(plan.removed for plan in group)
         gone += len(group) - 1
-        freed += before - _rewrite(reader.folder, [plan.info for plan in group], keep)
+        freed += sum(plan.info.size for plan in group) - size
     return Compacted(at, removed, freed, gone)
 
 
@@ -185,14 +198,14 @@ def _heads(info: SegmentInfo) -> Iterator[Head]:
 # -- writing anew -----------------------------------------------------------------------------------------------------------
 
 
-def _rewrite(folder: Path, group: Sequence[SegmentInfo], keep: _Keep) -> int:
-    """The new segment's size."""
+def _rewrite(reader: Reader, group: Sequence[SegmentInfo], keep: _Keep) -> int | None:
+    """The new segment's size; None if it was given up, because a reader came that needs more."""
     first, last = group[0], group[-1]
     header = Header(
         first.header.log_id,
         first.header.base,
         VERSION,
-        max(info.header.generation for info in group) + 1,
+        new_generation(),
         last.end,
         max([min(keep.point, last.end), *(info.header.holes for info in group)]),
     )
@@ -204,10 +217,15 @@ def _rewrite(folder: Path, group: Sequence[SegmentInfo], keep: _Keep) -> int:
                     _copy(opened, head, keep.runs(head), made)
             finally:
                 opened.close()
-        made.publish()
+        made.finish()
+        with locked(reader.folder / LOCK):
+            if faults.safeguard("compaction-hold") and (_point(reader) or 0) < keep.point:
+                return None
+            fs.fsync_folder(reader.folder)  # the offsets that allow it are there after a power cut, too
+            made.publish()
     for info in group[1:]:
         _remove(info.path)
-    fs.fsync_folder(folder)
+    fs.fsync_folder(reader.folder)
     return made.position
 
 
@@ -222,10 +240,10 @@ def _copy(opened: Segment, head: Head, runs: Sequence[tuple[int, int]], made: Ne
         for first, to in runs:
             made.add(replace(head, offset=first, count=to - first), data)
         return
-    batch = batches.read_ipc(data)
+    batch = arrow.read(data)
     compression = "zstd" if head.length < batch.nbytes else None
     for first, to in runs:
-        part = batches.write_ipc(batch.slice(first - head.offset, to - first), compression)
+        part = arrow.write(batch.slice(first - head.offset, to - first), compression)
         made.add(replace(head, offset=first, count=to - first), part)
 
 
@@ -241,15 +259,27 @@ class NewSegment:
         self._names: dict[str, Place] = {}
         self._pointed = self.position = self._file.write(header.pack())
         self.end = header.base
+        self._published = False
 
     def __enter__(self) -> NewSegment:
-        self._index = IndexFile(self._new_index, self._header)
+        try:
+            self._index = IndexFile(self._new_index, self._header)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        """What was not published is gone."""
+        try:
+            self._file.close()
+        except OSError:
+            pass  # the disk is full; the file goes
         if self._index is not None:
             self._index.close()
+        if not self._published:
+            self._new.unlink(missing_ok=True)
+            self._new_index.unlink(missing_ok=True)
 
     def add(self, head: Head, data: Any) -> None:
         """An entry with the offset, count, time, mode and key of `head`."""
@@ -280,14 +310,21 @@ class NewSegment:
         self._index.point(Mark(self.position, self.end), self._names)
         self._pointed, self._names = self.position, {}
 
-    def publish(self) -> None:
-        """The new segment has the old one's name, also after a crash. Whoever has the old one open reads on in it."""
+    def finish(self) -> None:
+        """Everything is on disk, still without a name that anybody looks for."""
         assert self._index is not None
+        if self._header.covers:
+            self._file.seek(0)
+            self._file.write(replace(self._header, length=self.position % LENGTHS).pack())
         self._file.flush()
         fs.fsync(self._file.fileno(), self._new)
         self._point()
         self._index.durable(Mark(self.position, self._header.covers or self.end))
         self._index.sync()
+
+    def publish(self) -> None:
+        """The new segment has the old one's name, also after a crash. Whoever has the old one open reads on in it."""
+        self._published = True
         faults.reach("K15", self._new.name)
         self._new.replace(self.path)
         faults.reach("K15", self._new_index.name)

@@ -20,6 +20,7 @@ SEGMENT_MAGIC = b"PENSTLOG"
 ENTRY_MAGIC = b"\x8cPLE"
 HEADER_BYTES = 64
 ALIGN = 64  # the data of a batch begins at a multiple of it in the file, as Arrow likes its buffers
+LENGTHS = 1 << 32
 MAX_DATA = (1 << 31) - 1
 
 _HEADER = Struct(">8sHHIQQQ16sII")
@@ -88,12 +89,15 @@ class Header:
     log_id: bytes
     base: int  # every offset in it is at or above this
     version: int = VERSION
-    generation: int = 0  # how often it was written anew by compaction or repair
+    generation: int = (
+        0  # 0: as it was appended; else a random number for each time it was written anew, and its index has the same
+    )
     covers: int = 0  # the offset where the next segment begins; 0: not known when it was written
     holes: int = 0  # compaction took records away below this offset; above it none is missing
+    length: int = 0  # in bytes, modulo LENGTHS, of one that was written anew; 0: it may still grow
 
     def pack(self) -> bytes:
-        fields = (self.version, 0, self.generation, self.base, self.covers, self.holes, self.log_id, 0)
+        fields = (self.version, 0, self.generation, self.base, self.covers, self.holes, self.log_id, self.length)
         head = _HEADER.pack(SEGMENT_MAGIC, *fields, 0)[:_CHECKED_HEADER]
         return head + _LENGTH.pack(google_crc32c.value(head))
 
@@ -110,8 +114,8 @@ class Header:
     @staticmethod
     def read(data: bytes) -> Header:
         """Unchecked."""
-        _, version, _, generation, base, covers, holes, log_id, _, _ = _HEADER.unpack(data[:HEADER_BYTES])
-        return Header(log_id, base, version, generation, covers, holes)
+        _, version, _, generation, base, covers, holes, log_id, length, _ = _HEADER.unpack(data[:HEADER_BYTES])
+        return Header(log_id, base, version, generation, covers, holes, length)
 
     @property
     def seed(self) -> int:

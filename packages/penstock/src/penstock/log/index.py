@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import google_crc32c
 import msgspec
@@ -106,10 +106,17 @@ def _newest(slots: bytes, seed: int) -> tuple[Mark | None, int]:
     return best, newest
 
 
-def orphan(folder: Path) -> Path | None:
-    """An index above all segments: it is made after its segment, so that was removed."""
+def orphan(folder: Path) -> tuple[Path, int] | None:
+    """An index above all segments, and how far it says that its segment was durable: somebody has removed that. One that says nothing
+    of the kind belongs to a segment that was never born."""
     found = max((entry.name for entry in folder.iterdir() if entry.name.endswith((SUFFIX, ".seg"))), default="")
-    return folder / found if found.endswith(SUFFIX) and not (folder / found).with_suffix(".seg").exists() else None
+    path = folder / found
+    if not found.endswith(SUFFIX) or path.with_suffix(".seg").exists():
+        return None
+    data = path.read_bytes()
+    header = Header(log_id(data), int(path.stem), generation=_fields(data)[3])
+    durable = _newest(data[_SLOTS_AT:_FRAMES_AT], seed_of(header))[0]
+    return (path, durable.offset) if durable is not None and durable.offset > header.base else None
 
 
 def torn_slots(path: Path, header: Header) -> bool:
@@ -117,14 +124,30 @@ def torn_slots(path: Path, header: Header) -> bool:
     with path.open("rb") as file:
         slots = file.read(_FRAMES_AT)[_SLOTS_AT:]
     for slot in (slots[: _SLOT.size], slots[_SLOT.size :]):
-        if any(slot) and slot[-4:] != int(google_crc32c.extend(header.seed, slot[:-4])).to_bytes(4, "big"):
+        if any(slot) and slot[-4:] != int(google_crc32c.extend(seed_of(header), slot[:-4])).to_bytes(4, "big"):
             return True
     return False
 
 
+def _fields(data: bytes) -> tuple[Any, ...]:
+    return _HEAD.unpack(data[: _HEAD.size].ljust(_HEAD.size, b"\0"))
+
+
 def log_id(data: bytes) -> bytes:
     """Of the log that an index file is for; unchecked."""
-    return bytes(_HEAD.unpack(data[: _HEAD.size].ljust(_HEAD.size, b"\0"))[5])
+    return bytes(_fields(data)[5])
+
+
+def seed_of(header: Header) -> int:
+    """Where the checksums of a segment's index begin: nothing that belongs to another writing of it passes for its own."""
+    return int(google_crc32c.extend(header.seed, header.base.to_bytes(8, "big") + header.generation.to_bytes(4, "big")))
+
+
+def outlived(path: Path, header: Header) -> bool:
+    """True if it is whole and of an earlier writing of this segment: a compaction that did not finish leaves it so."""
+    data = path.read_bytes()[: _HEAD.size]
+    generation = _fields(data)[3]
+    return generation != header.generation and data == _head(replace(header, generation=generation))
 
 
 def open_slots(path: Path, header: Header) -> int | None:
@@ -152,7 +175,7 @@ def load(path: Path, header: Header, size: int) -> Index | None:
         return None
     if data[: _HEAD.size] != _head(header):
         return None
-    seed = header.seed
+    seed = seed_of(header)
     made = Index(durable=_newest(data[_SLOTS_AT:_FRAMES_AT], seed)[0])
     at, position, offset = _FRAMES_AT, HEADER_BYTES, header.base
     while at + _FRAME.size <= len(data):
@@ -179,7 +202,7 @@ class IndexFile:
     def __init__(self, path: Path, header: Header, found: Index | None = None) -> None:
         """`found`: what `load` gave for a file that is to be continued."""
         self.path = path
-        self._seed = header.seed
+        self._seed = seed_of(header)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | (os.O_TRUNC if found is None else 0), 0o666)
         try:
             if found is None:

@@ -364,7 +364,7 @@ def _update(folder: Path, change: Callable[[States], States], *, always: bool = 
     """Reads, changes and replaces the file under its lock. Returns what it was and what it is. Nothing is written if nothing
     changes, unless told to."""
     try:
-        with _locked(folder / LOCK):
+        with locked(folder / LOCK):
             before = load(folder)
             after = change(before)
             if after != before or always:
@@ -377,7 +377,7 @@ def _update(folder: Path, change: Callable[[States], States], *, always: bool = 
 
 
 @contextmanager
-def _locked(file: Path) -> Iterator[None]:
+def locked(file: Path) -> Iterator[None]:
     """Waits for it: nobody holds it for longer than one replacement takes."""
     fd = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
     try:

@@ -15,10 +15,10 @@ from typing import Literal, Self
 
 import pyarrow as pa
 
-from penstock.log import batches, index, segment
+from penstock.log import arrow, batches, index, segment
 from penstock.log.errors import LogDamaged, LogError
 from penstock.log.format import Bad, Head, Header, Kind, Mode, Span
-from penstock.log.index import Place
+from penstock.log.index import Mark, Place
 from penstock.log.segment import Damage, Segment
 from penstock.testing import faults
 from penstock_sdk.record import Record
@@ -26,7 +26,8 @@ from penstock_sdk.record import Record
 FOREIGN = "it is a segment of another log"
 BEYOND = "it holds offsets that belong to the next segment"
 MISSING = "the segment of an index is missing"
-JOINED = 1000  # single records that follow each other are given as one batch, up to so many
+JOINED = 1000  # single records that follow each other are given as one batch, up to so many,
+JOINED_BYTES = 4 << 20  # or so much
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Lost:
     segment: Path
     position: int  # byte in the segment
     namespace: str = ""  # where that is known
+    repaired: bool = False  # `repair` has accounted for it
 
     @property
     def end(self) -> int:
@@ -93,7 +95,7 @@ class Reader:
         self._skip = on_damage == "skip"
         self._open: dict[int, Segment] = {}
         self._log_id: bytes | None = None
-        self._headers: dict[int, tuple[int, int]] = {}  # inode, and how far it covers
+        self._headers: dict[int, tuple[tuple[int, int], int]] = {}  # which file, and how far it covers
         self._check()
 
     def _check(self) -> None:
@@ -104,7 +106,9 @@ class Reader:
                 hint="penstock log list shows those that are there",
             )
         if not self._skip and (orphan := index.orphan(self.folder)) is not None:
-            raise LogDamaged(MISSING, segment=orphan.with_suffix(segment.SUFFIX), position=0, offset=int(orphan.stem))
+            raise LogDamaged(
+                MISSING, segment=orphan[0].with_suffix(segment.SUFFIX), position=0, offset=int(orphan[0].stem)
+            )
 
     def close(self) -> None:
         while self._open:
@@ -130,7 +134,12 @@ class Reader:
         """Every offset below it is durable."""
         while True:
             base = segment.bases(self.folder)[-1]
-            mark = self._segment(base).durable()
+            try:
+                mark = self._segment(base).durable()
+            except LogDamaged:  # its header: what is in it is not known
+                if not self._skip:
+                    raise
+                return base
             if segment.bases(self.folder)[-1] == base:  # it was not closed meanwhile
                 return mark.offset
 
@@ -142,15 +151,17 @@ class Reader:
         """Records from `start` up to, not including, `end`, as far as they are durable now; of the namespaces that are wanted."""
         end = self.end if end is None else min(end, self.end)
         singles: list[Entry] = []
+        size = 0
         for found in self.entries(start, end):
             if isinstance(found, Entry) and namespaces is not None and not namespaces(found.head.namespace):
                 continue
-            if singles and not _follows(singles, found):
+            if singles and (size >= JOINED_BYTES or not _follows(singles, found)):
                 yield from self._given(singles, start, end)
                 singles = []
             if isinstance(found, Lost):
                 yield found
             elif found.head.kind == Kind.RECORD:
+                size = found.head.length + (size if singles else 0)
                 singles.append(found)
             else:
                 yield from self._given([found], start, end)
@@ -209,6 +220,13 @@ class Reader:
 
     def last(self) -> dict[str, Rows]:
         """The last record of each namespace, with its offset."""
+        while True:
+            try:
+                return self._last()
+            except FileNotFoundError:
+                continue  # merged into another one
+
+    def _last(self) -> dict[str, Rows]:
         found: dict[str, tuple[Segment, Place]] = {}
         for base in reversed(self.bases()):
             opened = self._segment(base)
@@ -243,7 +261,7 @@ class Reader:
                 yield Segment(damaged.segment, Header(bytes(16), damaged.offset)), Damage(at, reach, 0, 0, damaged.why)
                 at = reach
                 continue
-            for step in opened.walk(opened.index().before(at, opened.header.base), limit, reach):
+            for step in opened.walk(opened.start(at), limit, reach):
                 if step.offset >= end:
                     return
                 if isinstance(step, Head) and step.end > reach:  # the next segment is the one that has these
@@ -251,6 +269,8 @@ class Reader:
                         last = reach if self._skip else step.end
                         yield opened, Damage(step.offset, last, step.position, step.next, BEYOND, step.namespace)
                     break
+                if isinstance(step, Head):
+                    opened.seen = Mark(step.position, step.offset)
                 if step.end > at:
                     yield opened, step
                     at = step.end
@@ -289,10 +309,10 @@ class Reader:
     def _covers(self, base: int) -> int:
         path = self.folder / segment.name(base)
         try:
-            inode = path.stat().st_ino
+            found = path.stat()
             known = self._headers.get(base)
-            if known is None or known[0] != inode:
-                known = self._headers[base] = inode, segment.header(path).covers
+            if known is None or known[0] != (found.st_ino, found.st_ctime_ns):
+                known = self._headers[base] = (found.st_ino, found.st_ctime_ns), segment.header(path).covers
         except (Bad, OSError):
             return 0  # whoever reads it will say so
         return known[1]
@@ -339,7 +359,7 @@ class Reader:
                 offset=damage.offset,
                 count=damage.end - damage.offset,
             )
-        return Lost(first, count, damage.why, opened.path, damage.position, damage.namespace)
+        return Lost(first, count, damage.why, opened.path, damage.position, damage.namespace, known)
 
     def _given(self, entries: list[Entry], start: int, end: int) -> Iterator[Rows | Lost]:
         """A batch, or single records. What has right checksums and can't be decoded all the same is damaged, too."""
@@ -392,7 +412,7 @@ class Reader:
 def _batch(entry: Entry) -> pa.RecordBatch:
     head = entry.head
     try:
-        batch = batches.read_ipc(entry.data)
+        batch = arrow.read(entry.data)
     except ValueError as e:
         raise LogDamaged(str(e), segment=entry.segment, position=head.position, offset=head.offset) from e
     if batch.num_rows != head.count:

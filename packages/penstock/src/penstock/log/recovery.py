@@ -14,8 +14,8 @@ from pathlib import Path
 from penstock import fs
 from penstock.log import index, segment
 from penstock.log.errors import LogDamaged
-from penstock.log.format import HEADER_BYTES, Bad, Head, Header
-from penstock.log.index import Index, Mark, Place
+from penstock.log.format import HEADER_BYTES, Bad, Head, Header, Kind
+from penstock.log.index import Index, IndexFile, Mark, Place
 from penstock.log.offsets import load
 from penstock.log.segment import Damage, Segment
 from penstock.testing import faults
@@ -37,21 +37,37 @@ class Recovered:
     lost: list[Damage] = field(default_factory=list)  # what was durable and can't be read
 
 
-def create(folder: Path, header: Header) -> Path:
-    """A segment with no entry, durable under its name or not there at all."""
-    path = folder / segment.name(header.base)
-    new = path.with_suffix(NEW)
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    try:
-        fs.write(fd, header.pack())
-        fs.fsync(fd, new)
-    finally:
-        os.close(fd)
-    faults.reach("K14", "created")
-    new.replace(path)
-    faults.reach("K14", "renamed")
-    fs.fsync_folder(folder)
-    return path
+class New:
+    """A segment with no entry. It gets its name when its header is on disk and its index is there: nobody ever sees it without."""
+
+    def __init__(self, folder: Path, header: Header) -> None:
+        self.path = folder / segment.name(header.base)
+        self.header = header
+        self._new = self.path.with_suffix(NEW)
+        self.fd = os.open(self._new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
+        try:
+            fs.write(self.fd, header.pack())
+            fs.fsync(self.fd, self._new)
+            self.index = IndexFile(index.path_of(self.path), header)
+        except BaseException:
+            os.close(self.fd)
+            raise
+        try:
+            self.index.durable(Mark(HEADER_BYTES, header.base))
+            faults.reach("K14", "created")
+            self._new.replace(self.path)
+        except BaseException:
+            self.close()
+            raise
+
+    def publish(self) -> None:
+        """From here on it may be on disk: whoever made it goes on with it, or not at all."""
+        faults.reach("K14", "renamed")
+        fs.fsync_folder(self.path.parent)
+
+    def close(self) -> None:
+        os.close(self.fd)
+        self.index.close()
 
 
 def refuse_newer(folder: Path) -> None:
@@ -71,18 +87,36 @@ def recover(folder: Path, *, skip: bool) -> Recovered:
         left.unlink()
     bases = segment.bases(folder)
     if not bases:
-        header = Header(secrets.token_bytes(16), 0)
-        return Recovered(create(folder, header), header, HEADER_BYTES, 0, None)
+        made = New(folder, Header(secrets.token_bytes(16), 0))
+        try:
+            made.publish()
+        finally:
+            made.close()
+        bases = [0]
     path = folder / segment.name(bases[-1])
     opened = Segment(path)
     try:
         found = _tail(opened, skip=skip)
     finally:
         opened.close()
-    # What a process that was killed has written may still be in memory only.
-    fs.fsync_file(path)
+    _write_again(path, found)
     fs.fsync_folder(folder)
     return found
+
+
+def _write_again(path: Path, found: Recovered) -> None:
+    """What nobody vouches for may be in memory only: a process was killed before its fsync, or the fsync failed. After one that failed
+    another one says nothing, unless the bytes were written anew."""
+    durable = found.index.durable if found.index else None
+    at = durable.position if durable else HEADER_BYTES
+    fd = os.open(path, os.O_RDWR)
+    try:
+        while piece := os.pread(fd, min(1 << 20, max(0, found.position - at)), at):
+            os.pwrite(fd, piece, at)
+            at += len(piece)
+        fs.fsync(fd, path)
+    finally:
+        os.close(fd)
 
 
 def _tail(opened: Segment, *, skip: bool) -> Recovered:
@@ -95,13 +129,14 @@ def _tail(opened: Segment, *, skip: bool) -> Recovered:
         durable = Mark(durable.position, told)
     result = Recovered(opened.path, opened.header, start.position, start.offset, found)
     for step in opened.walk(start, size, durable.offset):
-        problem = step if isinstance(step, Damage) else _unreadable(opened, step)
+        problem = step if isinstance(step, Damage) else opened.problem(step)
         if isinstance(step, Head) and problem is None:
-            result.names[step.namespace] = Place(step.position, step.end - 1)
+            if step.kind != Kind.LOST:
+                result.names[step.namespace] = Place(step.position, step.end - 1)
             result.position, result.end = step.next, step.end
             continue
         assert problem is not None
-        if _torn(opened, problem, durable, size):
+        if _torn(opened, problem, durable):
             result.cut = size - problem.position
             if faults.safeguard("log-cut"):
                 os.truncate(opened.path, problem.position)
@@ -135,30 +170,11 @@ def _acked(folder: Path, *, skip: bool) -> int:
 def _missing(opened: Segment) -> int:
     """What the index of a later segment says, if somebody has removed the segment itself."""
     orphan = index.orphan(opened.path.parent)
-    if orphan is None:
-        return 0
-    base = int(orphan.stem)
-    found = index.load(orphan, Header(opened.header.log_id, base), 1 << 62)
-    return max(base, found.durable.offset if found and found.durable else 0)
+    return 0 if orphan is None else orphan[1]
 
 
-def _unreadable(opened: Segment, head: Head) -> Damage | None:
-    try:
-        opened.data(head)
-    except Bad as bad:
-        return Damage(head.offset, head.end, head.position, head.next, str(bad), head.namespace)
-    return None
-
-
-def _torn(opened: Segment, problem: Damage, durable: Mark, size: int) -> bool:
-    """True if nobody was ever told that what should be there was durable: neither the index nor a later entry says so."""
+def _torn(opened: Segment, problem: Damage, durable: Mark) -> bool:
+    """True if nobody was ever told that what should be there was durable: neither the index, nor a reader, nor a later entry says so."""
     if not faults.safeguard("log-evidence"):
         return True
-    if durable.offset > problem.offset:
-        return False
-    later = opened.find(problem.position + 1, size, problem.offset)
-    while later is not None:
-        if later.durable > problem.offset:
-            return False
-        later = opened.find(later.next, size, later.end)
-    return True
+    return durable.offset <= problem.offset and not opened.vouched(problem)

@@ -17,12 +17,12 @@ from penstock import fs
 from penstock.errors import PenstockError
 from penstock.filelock import FileLock, Held
 from penstock.log import index, segment
-from penstock.log.compaction import NewSegment
+from penstock.log.compaction import NewSegment, new_generation
 from penstock.log.errors import LogError, LogLocked
 from penstock.log.format import HEADER_BYTES, VERSION, Bad, Head, Header, Kind, Mode
 from penstock.log.offsets import FILE as OFFSETS
 from penstock.log.reader import Lost, Reader
-from penstock.log.recovery import create, recover, refuse_newer
+from penstock.log.recovery import New, recover, refuse_newer
 from penstock.log.segment import Damage, Segment
 from penstock.log.verify import checked, verify
 
@@ -51,7 +51,7 @@ def repair(folder: Path) -> Repaired:
         _headers(folder, done)
         found = recover(folder, skip=True)
         if (orphan := index.orphan(folder)) is not None:
-            orphan.unlink()
+            orphan[0].unlink()
         done.cut = found.cut
         wrong = {problem.file for problem in verify(folder).problems}
         if folder / OFFSETS in wrong:
@@ -101,7 +101,7 @@ def _set_aside(path: Path, done: Repaired) -> Path:
 def _mend(path: Path, following: int | None, end: int, done: Repaired) -> None:
     opened = Segment(path)
     reach = end if following is None else following
-    header = replace(opened.header, version=VERSION, generation=opened.header.generation + 1, covers=following or 0)
+    header = replace(opened.header, version=VERSION, generation=new_generation(), covers=following or 0, length=0)
     _set_aside(path, done)
     with NewSegment(path, header, REPAIR) as made:
         for step in checked(opened, opened.size, reach):
@@ -111,6 +111,7 @@ def _mend(path: Path, following: int | None, end: int, done: Repaired) -> None:
                     done.lost.append(Lost(head.offset, head.count, step.why, path, step.position, step.namespace))
             else:
                 made.add(step, opened.data(step))
+        made.finish()
         made.publish()
 
 
@@ -131,10 +132,11 @@ def _first(folder: Path, known: Header, done: Repaired) -> None:
         return
     why = "its segment is missing"
     path = folder / segment.name(0)
-    with NewSegment(path, Header(known.log_id, 0, covers=first), REPAIR) as made:
+    with NewSegment(path, Header(known.log_id, 0, generation=new_generation(), covers=first), REPAIR) as made:
         for head in _stubs(Damage(0, first, 0, 0, why)):
             made.add(head, why.encode())
             done.lost.append(Lost(head.offset, head.count, why, path, 0))
+        made.finish()
         made.publish()
 
 
@@ -196,7 +198,7 @@ def _guess(path: Path, base: int, following: int | None, ids: set[bytes]) -> Hea
     holes = raw.holes if raw.generation and following is not None and raw.holes <= following else 0
     for log_id in candidates:
         for version in range(VERSION, 0, -1):
-            header = Header(log_id, base, version, raw.generation & 0xFFFF, following or 0, holes)
+            header = Header(log_id, base, version, raw.generation, following or 0, holes)
             if _fits(path, header):
                 return header
     return None
@@ -236,11 +238,14 @@ def _give_up(path: Path, base: int, following: int | None, ids: set[bytes], done
     why = "nothing in its segment can be read"
     log_id = next(iter(ids))
     if following is None:
-        create(path.parent, Header(log_id, base))
+        made_new = New(path.parent, Header(log_id, base))
+        made_new.publish()
+        made_new.close()
         done.lost.append(Lost(base, 0, why, path, 0))
         return
-    with NewSegment(path, Header(log_id, base, generation=1, covers=following), REPAIR) as made:
+    with NewSegment(path, Header(log_id, base, generation=new_generation(), covers=following), REPAIR) as made:
         for head in _stubs(Damage(base, following, 0, 0, why)):
             made.add(head, why.encode())
             done.lost.append(Lost(head.offset, head.count, why, path, 0))
+        made.finish()
         made.publish()

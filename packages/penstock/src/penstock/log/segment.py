@@ -17,11 +17,24 @@ import pyarrow as pa
 
 from penstock.log import index
 from penstock.log.errors import LogDamaged, LogVersion
-from penstock.log.format import ENTRY_MAGIC, HEADER_BYTES, VERSION, Bad, Head, Header, data_crc, read_head
+from penstock.log.format import (
+    ENTRY_MAGIC,
+    HEADER_BYTES,
+    LENGTHS,
+    VERSION,
+    Bad,
+    Head,
+    Header,
+    Kind,
+    data_crc,
+    read_head,
+)
 from penstock.log.index import Index, Mark, Place
 from penstock.testing import faults
 
 SUFFIX = ".seg"
+CUT = "the end of the segment is missing"
+BEHIND = 8 << 20  # bytes of a mapped segment that stay with a reader after it has read them
 _NAME = re.compile(r"\d{20}\.seg")
 
 
@@ -48,8 +61,15 @@ def bases(folder: Path) -> list[int]:
 
 def header(path: Path) -> Header:
     """Raises `Bad`, `LogVersion` or `OSError`."""
-    with path.open("rb") as file:
-        found = Header.unpack(file.read(HEADER_BYTES))
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return _header(path, fd)
+    finally:
+        os.close(fd)
+
+
+def _header(path: Path, fd: int) -> Header:
+    found = Header.unpack(os.pread(fd, HEADER_BYTES, 0))
     if found.version > VERSION:
         raise LogVersion(path, found.version, VERSION)
     if found.base != int(path.name[:20]):
@@ -63,13 +83,14 @@ class Segment:
     def __init__(self, path: Path, given: Header | None = None) -> None:
         """Raises `FileNotFoundError`, `LogVersion` or `LogDamaged`. `given`: a header to be believed instead of its own."""
         self.path = path
+        self._fd = os.open(path, os.O_RDONLY)  # once: the name may be given to another file at any moment
+        self._closing = [weakref.finalize(self, os.close, self._fd)]
         try:
-            self.header = given or header(path)
+            self.header = given or _header(path, self._fd)
         except Bad as bad:
             raise LogDamaged(str(bad), segment=path, position=0, offset=int(path.name[:20])) from None
         self.seed = self.header.seed
-        self._fd = os.open(path, os.O_RDONLY)
-        self._closing = [weakref.finalize(self, os.close, self._fd)]
+        self.seen: Mark | None = None  # the last entry that a reader has come to
         self.inode = os.fstat(self._fd).st_ino
         self._map: mmap.mmap | None = None
         self._buffer: pa.Buffer | None = None
@@ -123,6 +144,7 @@ class Segment:
         """Every head from `start` up to byte `limit`, and what is damaged or missing between them. `end`: the offset that the segment
         reaches, if that is known."""
         position, expected = start
+        kept = position
         holes = self.header.holes
         while position < limit:
             try:
@@ -138,14 +160,35 @@ class Segment:
                 yield Damage(max(expected, holes), head.offset, position, position, "records are missing")
             yield head
             position, expected = head.next, head.end
-        if end is not None and end > max(expected, holes):
-            yield Damage(max(expected, holes), end, position, position, "the end of the segment is missing")
+            if position - kept >= BEHIND:
+                self._let_go(kept, position)
+                kept = position
+        if end is not None and self._cut():
+            yield Damage(expected, max(expected, end), position, position, CUT)
+        elif end is not None and end > max(expected, holes):
+            yield Damage(max(expected, holes), end, position, position, CUT)
+
+    def _cut(self) -> bool:
+        """Of a segment that was written anew the header says how long it is: between its records some may be missing by right."""
+        return self.header.length > 0 and self.size % LENGTHS != self.header.length
+
+    def _let_go(self, start: int, end: int) -> None:
+        """Pages that were read no longer count as this process's memory, which would grow to the size of the segment. Rows that lie there
+        stay valid: whoever looks at them again gets them from the page cache. At most 5 % of what reading costs."""
+        if self._map is not None:
+            first, last = (at // mmap.PAGESIZE * mmap.PAGESIZE for at in (start, end))
+            self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
 
     def _next(self, position: int, limit: int, expected: int) -> Head:
         head = self.head(position, limit)
         if head.offset < expected:
             raise Bad(f"offset {head.offset} stands where {expected} or more belongs")
         return head
+
+    def start(self, offset: int) -> Mark:
+        """Where to begin to walk for this offset."""
+        mark = self.index().before(offset, self.header.base)
+        return self.seen if self.seen is not None and mark.offset < self.seen.offset <= offset else mark
 
     # -- index ----------------------------------------------------------------------------------------------------------
 
@@ -162,16 +205,36 @@ class Segment:
             self._slots = index.open_slots(index.path_of(self.path), self.header)
             if self._slots is not None:
                 self._closing.append(weakref.finalize(self, os.close, self._slots))
-        mark = index.durable(self._slots, self.seed) if self._slots is not None else None
+        mark = index.durable(self._slots, index.seed_of(self.header)) if self._slots is not None else None
         return self._readable() if mark is None or not faults.safeguard("log-durable") else mark
 
     def _readable(self) -> Mark:
-        mark = self.index().last(self.header.base)
+        found = index.load(index.path_of(self.path), self.header, self.size)
+        mark = Index().last(self.header.base) if found is None else found.last(self.header.base)
         for step in self.walk(mark, self.size, None):
-            if isinstance(step, Damage):
+            problem = step if isinstance(step, Damage) else self.problem(step)
+            if problem is None:
+                mark = Mark(step.next, step.end if isinstance(step, Head) else mark.offset)
+            elif not self.vouched(problem):
                 break
-            mark = Mark(step.next, step.end)
         return mark
+
+    def problem(self, head: Head) -> Damage | None:
+        """What is wrong with the data of an entry, if anything."""
+        try:
+            self.data(head)
+        except Bad as bad:
+            return Damage(head.offset, head.end, head.position, head.next, str(bad), head.namespace)
+        return None
+
+    def vouched(self, problem: Damage) -> bool:
+        """True if a later entry says that what should be there was durable once: it is damaged, not torn."""
+        later = self.find(problem.position + 1, self.size, problem.offset)
+        while later is not None:
+            if later.durable > problem.offset:
+                return True
+            later = self.find(later.next, self.size, later.end)
+        return False
 
     def _scanned(self) -> Index:
         return scan(self, Mark(HEADER_BYTES, self.header.base), self.size)
@@ -187,7 +250,8 @@ def scan(segment: Segment, start: Mark, limit: int) -> Index:
         if step.position - since >= index.EVERY:
             made.add(step.position, step.offset, names)
             names, since = {}, step.position
-        names[step.namespace] = Place(step.position, step.end - 1)
+        if step.kind != Kind.LOST:
+            names[step.namespace] = Place(step.position, step.end - 1)
         position, offset = step.next, step.end
     made.add(position, offset, names)
     return made

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.log import batches, index, segment
+from penstock.log import arrow, batches, index, segment
 from penstock.log.errors import LogDamaged, LogError
 from penstock.log.format import HEADER_BYTES, Bad, Head, Kind, Mode
 from penstock.log.index import Mark
@@ -54,7 +54,10 @@ def _segments(folder: Path, found: Verified) -> None:
     bases = reader.bases()
     log_id: bytes | None = None
     if (orphan := index.orphan(folder)) is not None:
-        found.problems.append(Problem(orphan.with_suffix(segment.SUFFIX), 0, MISSING, int(orphan.stem)))
+        path, end = orphan
+        found.problems.append(
+            Problem(path.with_suffix(segment.SUFFIX), 0, MISSING, int(path.stem), end - int(path.stem))
+        )
     if bases[0] > 0:
         what = "the segments before this one are missing"
         found.problems.append(Problem(folder / segment.name(bases[0]), 0, what, 0, bases[0]))
@@ -104,7 +107,7 @@ def undecodable(opened: Segment, head: Head) -> str:
     """Why the data of an entry can't be read; empty if it can."""
     try:
         data = opened.data(head)
-        if head.kind == Kind.BATCH and batches.read_ipc(data).num_rows != head.count:
+        if head.kind == Kind.BATCH and arrow.read(data).num_rows != head.count:
             return f"a batch does not have the {head.count} records that its entry names"
         if head.kind == Kind.RECORD:
             batches.unpack(data, head.namespace, Mode(head.mode))
@@ -119,6 +122,8 @@ def _index(opened: Segment, limit: int) -> Iterator[Problem]:
     if not path.exists():
         return
     found = index.load(path, opened.header, opened.size)
+    if found is None and index.outlived(path, opened.header):
+        return  # nobody believes it, and the next compaction takes it away
     if found is None:
         yield Problem(path, 0, "it does not belong to its segment; repair makes it anew")
         return

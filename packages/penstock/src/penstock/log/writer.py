@@ -21,11 +21,11 @@ import pyarrow as pa
 from penstock import fs
 from penstock.errors import Rejected
 from penstock.filelock import FileLock, Held
-from penstock.log import batches, index, segment
+from penstock.log import arrow, batches, index, segment
 from penstock.log.errors import LogError, LogFull, LogLocked, LogUnwritable
 from penstock.log.format import HEADER_BYTES, MAX_DATA, VERSION, Header, Kind, Mode, data_crc, pack_head
 from penstock.log.index import IndexFile, Mark, Place
-from penstock.log.recovery import Recovered, create, recover, refuse_newer
+from penstock.log.recovery import New, Recovered, recover, refuse_newer
 from penstock.testing import faults
 from penstock_sdk.record import Record
 
@@ -73,12 +73,14 @@ class Writer:
         self._compression = compression
         self._clock = clock
         refuse_newer(folder)
-        fs.make_folder(folder)
         self._lock = FileLock(folder / "writer.lock")
         try:
+            fs.make_folder(folder)
             self._lock.take()
         except Held as held:
             raise LogLocked(folder, "is being written", str(held)) from None
+        except OSError as e:
+            raise LogUnwritable(self._lock.path, e, range(0)) from e
         self._appending = threading.Lock()  # taken first, held also where `_changed` is let go of for a while
         self._changed = threading.Condition(threading.Lock())
         self._fd = -1
@@ -90,8 +92,10 @@ class Writer:
         try:
             self.recovered = recover(folder, skip=on_damage == "skip")
             self._continue(self.recovered)
-        except BaseException:
+        except BaseException as e:
             self.abandon()
+            if isinstance(e, OSError):
+                raise LogUnwritable(self._lock.path, e, range(0)) from e
             raise
         self._committer = threading.Thread(target=self._commit_together, name=f"log {folder.name}", daemon=True)
         self._committer.start()
@@ -107,7 +111,8 @@ class Writer:
         self._synced = self._position
         if found.index is None and self._position > HEADER_BYTES:
             self._point(self._names)
-        self._index.durable(Mark(self._position, self._end))
+        for _ in range(2):  # both slots: one may be damaged
+            self._index.durable(Mark(self._position, self._end))
         self._closed_bytes = self._measured()
         if self._header.version != VERSION:
             self._roll()
@@ -171,7 +176,7 @@ class Writer:
     def close(self) -> None:
         """Makes everything durable. A second call does nothing."""
         try:
-            if not self._closed and self._failed is None:
+            if not self._closed:
                 self.commit()
         finally:
             self.abandon()
@@ -202,12 +207,14 @@ class Writer:
         """In pieces that are not too large, as long as they have more than one record."""
         if batch.num_rows == 0:
             return
-        if batch.num_rows > 1 and batch.nbytes > self._entry_bytes:
+        # Columns may share buffers. What is surely small is not measured further: `nbytes` takes 7 µs for four columns.
+        most = batch.get_total_buffer_size() * batch.num_columns
+        if batch.num_rows > 1 and most > self._entry_bytes and batch.nbytes > self._entry_bytes:
             half = batch.num_rows // 2
             yield from self._batches(batch.slice(0, half), key, mode)
             yield from self._batches(batch.slice(half), key, mode)
         else:
-            data = batches.write_ipc(batch, self._compression)
+            data = arrow.write(batch, self._compression)
             yield self._entry(Kind.BATCH, batch.num_rows, mode, key, data)
 
     def _entry(self, kind: Kind, count: int, mode: Mode, key: bytes, data: Any) -> _Entry:
@@ -227,9 +234,8 @@ class Writer:
             pieces: list[Any] = []
             position, end, names = self._position, self._end, dict[str, Place]()
             for entry in entries:
-                room = (
-                    self._max_bytes is None or self._closed_bytes + position + len(entry.data) + 200 <= self._max_bytes
-                )
+                need = len(entry.data) + len(entry.key) + 200
+                room = self._max_bytes is None or self._closed_bytes + position + need <= self._max_bytes
                 full = position + len(entry.data) + len(entry.key) > self._segment_bytes and position > HEADER_BYTES
                 if pieces and (full or not room or len(pieces) >= _PIECES):
                     self._write(pieces, position, end, names, first)
@@ -238,7 +244,7 @@ class Writer:
                     self._roll(first)
                     position = self._position
                 if not room:
-                    self._make_room(len(entry.data) + len(entry.key) + 200, first)
+                    self._make_room(need, first)
                     position = self._position
                 head = pack_head(
                     self._seed,
@@ -366,21 +372,22 @@ class Writer:
             while self._syncing:
                 self._changed.wait()
         faults.reach("K14", "synced")
-        header = Header(self._header.log_id, self._end)
         try:
             self._point(self._names)
             self._index.sync()
-            path = create(self.folder, header)
-            made = IndexFile(index.path_of(path), header)
-            made.durable(Mark(HEADER_BYTES, self._end))
-            fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+            made = New(self.folder, Header(self._header.log_id, self._end))
         except OSError as e:
             raise LogUnwritable(self._path, e, range(self._end if first is None else first, self._end)) from e
         os.close(self._fd)
         self._index.close()
-        self._fd, self._index, self._path, self._header = fd, made, path, header
+        self._fd, self._index, self._path, self._header = made.fd, made.index, made.path, made.header
         self._position = self._synced = self._pointed = HEADER_BYTES
         self._names = {}
+        try:
+            made.publish()
+        except OSError as e:
+            self._failed = e
+            self._check()
         self._closed_bytes = self._measured()
 
     def _measured(self) -> int:
