@@ -1,4 +1,4 @@
-# make setup | demo | test | test-fast | lint | docs | golden | bench | crash | lock
+# make setup | demo | test | test-fast | lint | docs | protocol | golden | bench | crash | lock
 # Only Python 3.11+ and Java 17+ are needed; everything else goes into .venv.
 
 PYTHON ?= python3
@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup
 
-.PHONY: setup demo test test-fast lint docs golden bench crash lock clean
+.PHONY: setup demo test test-fast lint docs protocol golden bench crash lock clean
 
 setup: $(STAMP)
 
@@ -50,6 +50,10 @@ golden: $(STAMP)
 # Rewrites what is generated in docs/.
 docs: $(STAMP)
 	$(BIN)/python -m scripts.docs
+
+# Rewrites the Python code of the messages in proto/.
+protocol: $(STAMP)
+	$(BIN)/python -m scripts.protocol
 
 # Pins what setup installs. Run it after changing a dependency; the result names versions only.
 lock: $(STAMP)
