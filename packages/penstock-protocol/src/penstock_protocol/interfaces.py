@@ -11,8 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
-from penstock_protocol.records import Records
+if TYPE_CHECKING:
+    from penstock_protocol.records import Records  # with all of protobuf, which whoever declares settings does not need
 
 
 class PluginError(Exception):

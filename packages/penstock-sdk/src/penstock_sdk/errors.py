@@ -8,6 +8,8 @@ PenstockError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class PenstockError(Exception):
     """An error that a person reads: code · what · where · why · what to do next.
@@ -36,7 +38,15 @@ class Retry(PenstockError):
 
 
 class Rejected(PenstockError):
-    """This record is bad."""
+    """This record is bad. A destination says with a mapping which records of a batch are, by their place in it, and why: all others
+    are written then."""
+
+    def __init__(
+        self, what: str | Mapping[int, str], *, code: str = "", where: str = "", why: str = "", hint: str = ""
+    ) -> None:
+        self.records: dict[int, str] = {} if isinstance(what, str) else dict(what)
+        text = what if isinstance(what, str) else "; ".join(f"record {i}: {t}" for i, t in sorted(what.items()))
+        super().__init__(text, code=code, where=where, why=why, hint=hint)
 
 
 class Stop(PenstockError):

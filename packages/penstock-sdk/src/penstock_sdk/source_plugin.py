@@ -1,0 +1,164 @@
+"""A source as the protocol sees it. The same object serves a plugin program and a host in the same process: only who calls it differs.
+
+Keeps count of what is on its way: the stream ends well only when every record that was given has been acked.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock_protocol.interfaces import EndOfStream, PluginError, SourcePlugin
+from penstock_protocol.records import Records
+from penstock_sdk.calls import Calls
+from penstock_sdk.context import Context
+from penstock_sdk.errors import Retry
+from penstock_sdk.problems import SettingsError
+from penstock_sdk.record import Record
+from penstock_sdk.retry import Backoff, retried
+from penstock_sdk.source import Settled, Source
+from penstock_sdk.wire import to_records
+
+MAX_RECORDS = 1000
+STOP_PATIENCE = 60.0  # seconds that a stop waits for reading to end
+
+
+class SourceAdapter(SourcePlugin):
+    """`kind` is the author's class."""
+
+    def __init__(self, kind: type[Source[Any]], context: Context | None = None) -> None:
+        self._kind = kind
+        self._context = Context() if context is None else context
+        self._settings: Any = None
+        self._source: Calls | None = None
+        self._changed = threading.Condition()
+        self._in_flight: deque[bytes] = deque()
+        self._last = b""
+        self._reading = self._drained = False
+        self._tries = 0
+        self._backoff = Backoff()
+
+    # -- the calls, in order ------------------------------------------------------------------------------------------------
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        if self._settings is not None:
+            raise PluginError("it was configured before")
+        self._settings = parsed(self._kind, config)
+
+    def open(self, position: bytes, last: Mapping[str, Record] | None = None) -> None:
+        if self._settings is None:
+            raise PluginError("it has to be configured before it is opened")
+        if self._source is not None:
+            raise PluginError("it was opened before")
+        self._source = Calls(self._kind(self._settings, self._context))
+        source = self._source
+        self._last = position
+        retried(lambda: source("open", position or None, last or {}), self._context.stopping)
+
+    def read(self, timeout: float) -> Records:
+        return to_records(self.read_records(timeout))
+
+    def read_records(self, timeout: float) -> Sequence[Record]:
+        """The same for a host in this process."""
+        source = self._opened()
+        self._reading = True
+        if self._context.stopping.is_set():
+            return self._rest(source, timeout)
+        try:
+            found: Sequence[Record] = source("read", MAX_RECORDS, timeout)
+            self._tries = 0
+        except Retry as e:
+            if self._tries >= self._backoff.tries:
+                raise
+            self._context.log.warn("read is tried again", error=str(e))
+            self._context.stopping.wait(self._backoff.pause(self._tries))
+            self._tries += 1
+            return ()
+        return self._given(found)
+
+    def _rest(self, source: Calls, timeout: float) -> Sequence[Record]:
+        """After a stop: what was fetched, then nothing while acks are missing, then the end."""
+        if not self._drained:
+            if found := source("drain"):
+                return self._given(found)
+            with self._changed:
+                self._drained = True
+                self._changed.notify_all()
+        with self._changed:
+            if self._changed.wait_for(lambda: not self._in_flight, timeout):
+                raise EndOfStream
+        return ()
+
+    def _given(self, found: Sequence[Record]) -> Sequence[Record]:
+        with self._changed:
+            for record in found:
+                if not record.position:
+                    raise PluginError("a record has no position: without one it can't be acknowledged")
+                self._in_flight.append(record.position)
+            if found:
+                self._last = found[-1].position
+        return found
+
+    def ack(self, positions: Sequence[bytes]) -> None:
+        self.settle([Settled(position) for position in positions])
+
+    def settle(self, settled: Sequence[Settled]) -> None:
+        """Acks come in order, each once: what does not fit was not given by this source."""
+        source = self._opened()
+        with self._changed:
+            if len(settled) > len(self._in_flight):
+                raise PluginError(f"{len(settled)} acknowledgements for {len(self._in_flight)} records in flight")
+            for place, one in enumerate(settled):
+                if one.position != self._in_flight[place]:
+                    raise PluginError(
+                        f"position {one.position!r} was acknowledged where {self._in_flight[place]!r} is next"
+                    )
+        source("settle", settled)
+        with self._changed:
+            for _ in settled:
+                self._in_flight.popleft()
+            self._changed.notify_all()
+
+    def stop(self) -> bytes:
+        self._context.stopping.set()
+        with self._changed:
+            if self._reading:  # else there is nobody who would end it
+                self._changed.wait_for(lambda: self._drained, STOP_PATIENCE)
+            return self._last
+
+    def teardown(self) -> None:
+        self._context.stopping.set()
+        if self._source is not None:
+            source, self._source = self._source, None
+            try:
+                source("close")
+            finally:
+                source.end()
+        if self._in_flight:
+            self._context.log.warn("records are not acknowledged; they will be read again", count=len(self._in_flight))
+
+    def _opened(self) -> Calls:
+        if self._source is None:
+            raise PluginError("it is not open")
+        return self._source
+
+    # -- its life -----------------------------------------------------------------------------------------------------------
+
+    def on_created(self, config: Mapping[str, str]) -> None:
+        Calls(self._kind)("created", parsed(self._kind, config))
+
+    def on_updated(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        Calls(self._kind)("updated", parsed(self._kind, before), parsed(self._kind, after))
+
+    def on_deleted(self, config: Mapping[str, str]) -> None:
+        Calls(self._kind)("deleted", parsed(self._kind, config))
+
+
+def parsed(kind: Any, config: Mapping[str, str]) -> Any:
+    """The author's settings; what is wrong with them in a line each."""
+    try:
+        return kind.settings_type.parse(config)
+    except SettingsError as e:
+        raise PluginError(str(e)) from e
