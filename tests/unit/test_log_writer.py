@@ -260,6 +260,27 @@ def test_a_roll_that_fails_after_its_rename_ends_the_writer_and_loses_nothing(fo
     assert held(folder) == [(0, 0), (1, 1)]
 
 
+def test_a_point_that_cannot_be_written_costs_no_namespace(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it should have named is in the next one: the last record of every namespace is found all the same."""
+    monkeypatch.setattr("penstock.log.index.EVERY", 1)
+    refused: list[int] = []
+    write = os.pwrite
+
+    def full(fd: int, data: bytes, at: int) -> int:
+        if at >= 128 and not refused:
+            refused.append(at)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, data, at)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with Writer(folder, commit_interval=NEVER) as writer:
+        for n, name in enumerate("abc"):
+            writer.append([record(n, name)])
+            writer.commit()
+    assert refused
+    assert {name: rows.offset for name, rows in Reader(folder).last().items()} == {"a": 0, "b": 1, "c": 2}
+
+
 def test_an_index_that_cannot_be_written_ends_the_writer_and_nobody_waits_for_ever(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -220,15 +220,17 @@ class IndexFile:
         self._serial += 1
         os.pwrite(self._fd, _slot(mark, self._serial, self._seed), _SLOTS_AT + self._serial % 2 * _SLOT.size)
 
-    def point(self, mark: Mark, names: dict[str, Place]) -> None:
-        """A disk that is full costs a point, nothing else."""
+    def point(self, mark: Mark, names: dict[str, Place]) -> bool:
+        """False: it could not be written. A disk that is full costs a point, nothing else."""
         frame = _encode(_Point(*mark, names))  # type: ignore[arg-type]
         data = _FRAME.pack(len(frame), google_crc32c.extend(self._seed, frame)) + frame
         try:
-            if os.pwrite(self._fd, data, self._length) == len(data):
-                self._length += len(data)
+            written = os.pwrite(self._fd, data, self._length)
         except OSError:
-            pass
+            return False
+        if written == len(data):
+            self._length += len(data)
+        return written == len(data)
 
     def sync(self) -> None:
         fs.fsync(self._fd, self.path)

@@ -110,7 +110,7 @@ class Writer:
         self._pointed = found.index.last(0).position if found.index else HEADER_BYTES
         self._synced = self._position
         if found.index is None and self._position > HEADER_BYTES:
-            self._point(self._names)
+            self._point(Mark(self._position, self._end), self._names)
         for _ in range(2):  # both slots: one may be damaged
             self._index.durable(Mark(self._position, self._end))
         self._closed_bytes = self._measured()
@@ -321,9 +321,8 @@ class Writer:
 
     def _sync(self) -> None:
         """Others append while the disk is busy: what counts is what was written when this began."""
-        mark, names = Mark(self._position, self._end), self._names
-        if mark.position - self._pointed >= index.EVERY:
-            self._names = {}
+        mark = Mark(self._position, self._end)
+        names = dict(self._names) if mark.position - self._pointed >= index.EVERY else None
         self._syncing = True
         self._waiting_since = time.monotonic()
         self._changed.release()
@@ -342,11 +341,10 @@ class Writer:
             self._check()
         self._now_durable(mark, names)
 
-    def _now_durable(self, mark: Mark, names: dict[str, Place]) -> None:
+    def _now_durable(self, mark: Mark, names: dict[str, Place] | None) -> None:
         assert self._index is not None
-        if names is not self._names:
-            self._index.point(mark, names)
-            self._pointed = mark.position
+        if names is not None:
+            self._point(mark, names)
         try:
             self._index.durable(mark)
         except OSError as e:  # readers would never see it
@@ -355,10 +353,12 @@ class Writer:
         self._durable, self._synced = mark.offset, mark.position
         self._changed.notify_all()
 
-    def _point(self, names: dict[str, Place]) -> None:
+    def _point(self, mark: Mark, names: dict[str, Place]) -> None:
+        """Names that are in no point yet are kept for the next one."""
         assert self._index is not None
-        self._index.point(Mark(self._position, self._end), names)
-        self._pointed, self._names = self._position, {}
+        if self._index.point(mark, names):
+            self._pointed = mark.position
+            self._names = {name: place for name, place in self._names.items() if place.position >= mark.position}
 
     # -- segments -------------------------------------------------------------------------------------------------------------
 
@@ -373,7 +373,7 @@ class Writer:
                 self._changed.wait()
         faults.reach("K14", "synced")
         try:
-            self._point(self._names)
+            self._point(Mark(self._position, self._end), self._names)
             self._index.sync()
             made = New(self.folder, Header(self._header.log_id, self._end))
         except OSError as e:
