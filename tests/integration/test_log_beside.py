@@ -132,7 +132,14 @@ def test_changes_beside_a_writer_are_made_or_refused(tmp_path: Path, running: Ru
 @contextmanager
 def _following(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     command = [PENSTOCK, "log", "show", *arguments, "--follow"]
-    child = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background are deaf to Ctrl-C
+    )
     try:
         yield child
     finally:
