@@ -21,6 +21,8 @@ from penstock_sdk.record import Record
 from scripts import golden_log
 from tests.support import log_decoder
 
+pytestmark = pytest.mark.thorough  # left out of the fast loop
+
 MB = 1 << 20
 LOG_ID = bytes(range(100, 116))
 

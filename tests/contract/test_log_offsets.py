@@ -21,6 +21,8 @@ from penstock.log.writer import Writer
 from penstock.testing import faults
 from penstock_sdk.record import Record
 
+pytestmark = pytest.mark.thorough  # left out of the fast loop
+
 NEVER = 1e9
 Named = Sequence[str]  # the namespace of each offset
 

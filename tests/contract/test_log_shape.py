@@ -24,6 +24,8 @@ from penstock.log.values import ObjectId
 from penstock_sdk.record import Record
 from tests.unit.test_log_values import same
 
+pytestmark = pytest.mark.thorough  # left out of the fast loop
+
 ROOT = Path(__file__).parents[2]
 OPERATIONS = ("create", "update", "delete", "snapshot")
 NOON = datetime(2024, 2, 29, 12, 0, 0, 7, timezone(timedelta(hours=2)))

@@ -18,6 +18,8 @@ from penstock.log import Offsets, Reader, Writer
 from penstock_sdk.record import Record
 from tests.support.states import penstock
 
+pytestmark = pytest.mark.thorough  # left out of the fast loop
+
 PENSTOCK = str(Path(sys.executable).with_name("penstock"))
 NAMESPACES = 3
 

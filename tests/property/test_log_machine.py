@@ -52,6 +52,8 @@ from penstock.testing import faults
 from penstock_sdk.record import Record
 from tests.support.forgetful import Choose, Forgetful, Killed
 
+pytestmark = pytest.mark.thorough  # left out of the fast loop
+
 NAMESPACES = ["a", "b", "ü.c", ""]
 READERS = ["r1", "r2", "r3"]
 CI = settings(derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False)

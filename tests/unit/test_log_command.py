@@ -25,6 +25,8 @@ from penstock.log.format import HEADER_BYTES, Header
 from penstock_sdk.record import Record
 from tests.support.states import bytes_of, penstock, terminal
 
+pytestmark = pytest.mark.thorough  # left out of the fast loop
+
 SEED = "AABBAABBCACBAACB"  # the namespaces of the design's picture
 AT = 1_700_000_000_000_000_000  # 2023-11-14T22:13:20Z
 

@@ -16,6 +16,8 @@ from penstock.log.format import HEADER_BYTES
 from penstock.testing import faults
 from tests.support.log_child import batch, held, record
 
+pytestmark = pytest.mark.thorough  # left out of the fast loop
+
 NEVER = 1e9
 Append = Callable[[Writer], range]
 
