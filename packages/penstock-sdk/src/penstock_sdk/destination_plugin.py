@@ -5,49 +5,35 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from penstock_protocol.interfaces import Ack, DestinationPlugin, EndOfStream, PluginError
 from penstock_protocol.records import Records
-from penstock_sdk.calls import Calls
+from penstock_sdk.adapter import Adapter
 from penstock_sdk.context import Context
 from penstock_sdk.destination import Acks, Batch, Destination
 from penstock_sdk.errors import Rejected
 from penstock_sdk.retry import retried
-from penstock_sdk.source_plugin import parsed
 from penstock_sdk.wire import from_records
 
 STOP_PATIENCE = 60.0  # seconds that a stop waits for the last record
 DELIVERY = "penstock.delivery"  # metadata: the hash of the delivery, from hosts that have one
 
 
-class DestinationAdapter(DestinationPlugin):
+class DestinationAdapter(Adapter, DestinationPlugin):
     """`kind` is the author's class."""
 
     def __init__(self, kind: type[Destination[Any]], context: Context | None = None) -> None:
-        self._kind = kind
-        self._context = Context() if context is None else context
-        self._settings: Any = None
-        self._destination: Calls | None = None
+        super().__init__(kind, context)
         self._later = kind.write_async is not Destination.write_async
         self._changed = threading.Condition()
         self._waiting: deque[tuple[bytes, Acks, int]] = deque()  # position, and where its answer is
         self._written = b""  # the position of the last record that was taken
         self._stopped = False
 
-    def configure(self, config: Mapping[str, str]) -> None:
-        if self._settings is not None:
-            raise PluginError("it was configured before")
-        self._settings = parsed(self._kind, config)
-
     def open(self) -> None:
-        if self._settings is None:
-            raise PluginError("it has to be configured before it is opened")
-        if self._destination is not None:
-            raise PluginError("it was opened before")
-        self._destination = Calls(self._kind(self._settings, self._context))
-        destination = self._destination
+        destination = self._make()
         retried(lambda: destination("open"), self._context.stopping)
 
     def write(self, records: Records) -> None:
@@ -117,26 +103,3 @@ class DestinationAdapter(DestinationPlugin):
             missing = sum(acks.answered(i) is None for _, acks, i in self._waiting)
         if missing:
             raise PluginError(f"{missing} records were taken and never answered: after flush every one must be")
-
-    def teardown(self) -> None:
-        self._context.stopping.set()
-        if self._destination is not None:
-            destination, self._destination = self._destination, None
-            try:
-                destination("close")
-            finally:
-                destination.end()
-
-    def _opened(self) -> Calls:
-        if self._destination is None:
-            raise PluginError("it is not open")
-        return self._destination
-
-    def on_created(self, config: Mapping[str, str]) -> None:
-        Calls(self._kind)("created", parsed(self._kind, config))
-
-    def on_updated(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        Calls(self._kind)("updated", parsed(self._kind, before), parsed(self._kind, after))
-
-    def on_deleted(self, config: Mapping[str, str]) -> None:
-        Calls(self._kind)("deleted", parsed(self._kind, config))

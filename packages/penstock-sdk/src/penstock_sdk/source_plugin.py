@@ -12,10 +12,10 @@ from typing import Any
 
 from penstock_protocol.interfaces import EndOfStream, PluginError, SourcePlugin
 from penstock_protocol.records import Records
+from penstock_sdk.adapter import Adapter
 from penstock_sdk.calls import Calls
 from penstock_sdk.context import Context
 from penstock_sdk.errors import Retry
-from penstock_sdk.problems import SettingsError
 from penstock_sdk.record import Record
 from penstock_sdk.retry import Backoff, retried
 from penstock_sdk.source import Settled, Source
@@ -25,14 +25,11 @@ MAX_RECORDS = 1000
 STOP_PATIENCE = 60.0  # seconds that a stop waits for reading to end
 
 
-class SourceAdapter(SourcePlugin):
+class SourceAdapter(Adapter, SourcePlugin):
     """`kind` is the author's class."""
 
     def __init__(self, kind: type[Source[Any]], context: Context | None = None) -> None:
-        self._kind = kind
-        self._context = Context() if context is None else context
-        self._settings: Any = None
-        self._source: Calls | None = None
+        super().__init__(kind, context)
         self._changed = threading.Condition()
         self._in_flight: deque[bytes] = deque()
         self._last = b""
@@ -42,18 +39,8 @@ class SourceAdapter(SourcePlugin):
 
     # -- the calls, in order ------------------------------------------------------------------------------------------------
 
-    def configure(self, config: Mapping[str, str]) -> None:
-        if self._settings is not None:
-            raise PluginError("it was configured before")
-        self._settings = parsed(self._kind, config)
-
     def open(self, position: bytes, last: Mapping[str, Record] | None = None) -> None:
-        if self._settings is None:
-            raise PluginError("it has to be configured before it is opened")
-        if self._source is not None:
-            raise PluginError("it was opened before")
-        self._source = Calls(self._kind(self._settings, self._context))
-        source = self._source
+        source = self._make()
         self._last = position
         retried(lambda: source("open", position or None, last or {}), self._context.stopping)
 
@@ -129,36 +116,6 @@ class SourceAdapter(SourcePlugin):
             return self._last
 
     def teardown(self) -> None:
-        self._context.stopping.set()
-        if self._source is not None:
-            source, self._source = self._source, None
-            try:
-                source("close")
-            finally:
-                source.end()
+        super().teardown()
         if self._in_flight:
             self._context.log.warn("records are not acknowledged; they will be read again", count=len(self._in_flight))
-
-    def _opened(self) -> Calls:
-        if self._source is None:
-            raise PluginError("it is not open")
-        return self._source
-
-    # -- its life -----------------------------------------------------------------------------------------------------------
-
-    def on_created(self, config: Mapping[str, str]) -> None:
-        Calls(self._kind)("created", parsed(self._kind, config))
-
-    def on_updated(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        Calls(self._kind)("updated", parsed(self._kind, before), parsed(self._kind, after))
-
-    def on_deleted(self, config: Mapping[str, str]) -> None:
-        Calls(self._kind)("deleted", parsed(self._kind, config))
-
-
-def parsed(kind: Any, config: Mapping[str, str]) -> Any:
-    """The author's settings; what is wrong with them in a line each."""
-    try:
-        return kind.settings_type.parse(config)
-    except SettingsError as e:
-        raise PluginError(str(e)) from e
