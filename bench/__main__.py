@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import chain, decode, fanout, formats, idle, log, processors, python, scale, start, text
+from bench import chain, decode, fanout, formats, idle, log, processors, protocol, python, scale, start, text
 
 BENCHMARKS = {
     "start": start.main,
@@ -18,6 +18,7 @@ BENCHMARKS = {
     "scale": scale.main,
     "idle": idle.main,
     "log": log.main,
+    "protocol": protocol.main,
 }
 
 for name in sys.argv[1:] or BENCHMARKS:

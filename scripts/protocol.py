@@ -1,4 +1,5 @@
-"""Writes the Python code of the messages in proto/ into the protocol package. Run by `make protocol`; needs grpcio-tools.
+"""Writes the code of the messages in proto/: Python into the protocol package, Go into the connector template, and the example that is
+made from that. Run by `make protocol`; needs grpcio-tools, and Go for the second half: without it that half stays as it is.
 
 The messages keep the names that they have on the wire. The modules live inside our own package, so that nothing of ours is called
 `connector` or `plugin` for whoever imports it.
@@ -6,10 +7,13 @@ The messages keep the names that they have on the wire. The modules live inside 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -19,17 +23,22 @@ PACKAGE = "penstock_protocol.pb"
 _OURS = "|".join(sorted(path.name for path in PROTO.iterdir()))
 _IMPORT = re.compile(rf"^(from|import) ({_OURS})\b(?=[. ])", re.MULTILINE)
 
+GO_TEMPLATE = ROOT / "packages" / "penstock" / "src" / "penstock" / "templates" / "connector" / "go"
+GO_TARGET = GO_TEMPLATE / "internal" / "pb"
+GO_EXAMPLE = ROOT / "examples" / "go-connector"
+GO_NAME = "placeholder-name"  # stands for the connector's name in the template, which is a Go module as it is
+GO_PACKAGES = ("opencdc", "config", "connector")  # what a connector needs
+GO_TOOLS = {
+    "protoc-gen-go": "google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12",
+    "protoc-gen-go-grpc": "google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2",
+}
+_GO_IMPORT = re.compile(rf'^\t\w+ "{GO_NAME}/.*"\n', re.MULTILINE)
+
 
 def made() -> dict[Path, str]:
     """Path below TARGET → text."""
-    from grpc_tools import protoc
-
     with tempfile.TemporaryDirectory() as folder:
-        files = [str(path.relative_to(PROTO)) for path in sorted(PROTO.rglob("*.proto"))]
-        include = Path(protoc.__file__).parent / "_proto"
-        arguments = [f"-I{PROTO}", f"-I{include}", f"--python_out={folder}", f"--pyi_out={folder}", *files]
-        if protoc.main(["protoc", *arguments]) != 0:
-            raise SystemExit("protoc failed")
+        _protoc(_files(), f"--python_out={folder}", f"--pyi_out={folder}")
         pages = {
             path.relative_to(folder): _IMPORT.sub(rf"\1 {PACKAGE}.\2", path.read_text())
             for path in sorted(Path(folder).rglob("*.py*"))
@@ -39,12 +48,72 @@ def made() -> dict[Path, str]:
     return pages
 
 
-def main() -> int:
-    pages = made()
-    shutil.rmtree(TARGET, ignore_errors=True)
+def made_go() -> dict[Path, str]:
+    """Path below GO_TARGET → text. Needs Go."""
+    with tempfile.TemporaryDirectory() as folder:
+        tools = Path(folder) / "tools"
+        for tool in GO_TOOLS.values():
+            subprocess.run(["go", "install", tool], check=True, env={**os.environ, "GOBIN": str(tools)})
+        files = [file for file in _files() if file.split("/")[0] in GO_PACKAGES]
+        options = [f"--plugin={name}={tools / name}" for name in GO_TOOLS]
+        for kind in ("go", "go-grpc"):
+            options += [f"--{kind}_out={folder}", f"--{kind}_opt=module={GO_NAME}/internal/pb"]
+            options += [f"--{kind}_opt=M{file}={GO_NAME}/internal/pb/{_go_package(file)}" for file in files]
+        _protoc(files, *options)
+        return {path.relative_to(folder): _grouped(path.read_text()) for path in sorted(Path(folder).rglob("*.pb.go"))}
+
+
+def rendered(name: str) -> dict[Path, bytes]:
+    """The files of a connector of this name: the template, with its name replaced and the dot before `gitignore`."""
+    return {
+        path.relative_to(GO_TEMPLATE).with_name(".gitignore" if path.name == "gitignore" else path.name): (
+            path.read_bytes().replace(GO_NAME.encode(), name.encode())
+        )
+        for path in sorted(GO_TEMPLATE.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _files() -> list[str]:
+    return [str(path.relative_to(PROTO)) for path in sorted(PROTO.rglob("*.proto"))]
+
+
+def _protoc(files: Sequence[str], *options: str) -> None:
+    from grpc_tools import protoc
+
+    include = Path(protoc.__file__).parent / "_proto"
+    if protoc.main(["protoc", f"-I{PROTO}", f"-I{include}", *options, *files]) != 0:
+        raise SystemExit("protoc failed")
+
+
+def _go_package(file: str) -> str:
+    """connector/v2/source.proto → connectorv2"""
+    return "".join(Path(file).parts[:-1])
+
+
+def _grouped(text: str) -> str:
+    """Our own imports stand apart, so that they are in order whatever the connector is called."""
+    ours = _GO_IMPORT.findall(text)
+    return _GO_IMPORT.sub("", text).replace("\n)\n", "\n\n" + "".join(ours) + ")\n", 1) if ours else text
+
+
+def _write(target: Path, pages: Mapping[Path, str]) -> None:
+    shutil.rmtree(target, ignore_errors=True)
     for path, text in pages.items():
-        (TARGET / path).parent.mkdir(parents=True, exist_ok=True)
-        (TARGET / path).write_text(text)
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        (target / path).write_text(text)
+
+
+def main() -> int:
+    _write(TARGET, made())
+    if shutil.which("go") is None:
+        print(f"go is missing: {GO_TARGET.relative_to(ROOT)} is left as it is")
+    else:
+        _write(GO_TARGET, made_go())
+    shutil.rmtree(GO_EXAMPLE / "internal", ignore_errors=True)
+    for path, content in rendered(GO_EXAMPLE.name).items():
+        (GO_EXAMPLE / path).parent.mkdir(parents=True, exist_ok=True)
+        (GO_EXAMPLE / path).write_bytes(content)
     return 0
 
 

@@ -16,7 +16,7 @@ from penstock_protocol import handshake
 from penstock_protocol.interfaces import Ack, DestinationPlugin, EndOfStream, PluginError, SourcePlugin
 from penstock_protocol.process import PluginProcess
 from penstock_protocol.records import Records
-from penstock_sdk import Connector, Record
+from penstock_sdk import Connector, Record, Settings, Source
 from penstock_sdk.destination_plugin import DestinationAdapter
 from penstock_sdk.source_plugin import SourceAdapter
 from penstock_sdk.wire import from_records, to_records
@@ -47,6 +47,32 @@ def make(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
             return process.source() if role == "source" else process.destination()
 
         yield made
+
+
+def test_close_waits_for_the_calls_that_run() -> None:
+    """`close` is the last call, also when it is torn down in the middle of a read."""
+    told: list[str] = []
+    reading = threading.Event()
+
+    class Slow(Source[Settings]):
+        def read(self, max_records: int, timeout: float) -> list[Record]:
+            reading.set()
+            self.context.stopping.wait()
+            told.append("read has ended")
+            return []
+
+        def close(self) -> None:
+            told.append("close")
+
+    source = SourceAdapter(Slow)
+    source.configure({})
+    source.open(b"")
+    reader = threading.Thread(target=source.read_records, args=[10.0])
+    reader.start()
+    assert reading.wait(10)
+    source.teardown()
+    reader.join()
+    assert told == ["read has ended", "close"]
 
 
 def _read(source: SourcePlugin, count: int) -> list[Record]:

@@ -5,7 +5,7 @@ The names and values are those of hashicorp's go-plugin and of the connectors th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 COOKIE = "CONDUIT_PLUGIN_MAGIC_COOKIE"
@@ -69,11 +69,12 @@ class Invitation:
     log_level: str = "info"
     max_message: int = DEFAULT_MAX_MESSAGE
     sockets: str = ""  # folder for its socket
+    dialects: Sequence[int] = ()  # which may be spoken, where it is not all that we know
 
     def environment(self) -> dict[str, str]:
         made = {
             COOKIE: COOKIE_VALUE,
-            VERSIONS: ",".join(map(str, DIALECTS)),
+            VERSIONS: ",".join(map(str, self.dialects or DIALECTS)),
             "PLUGIN_MIN_PORT": "10000",
             "PLUGIN_MAX_PORT": "25000",
             UTILITIES: self.utilities,

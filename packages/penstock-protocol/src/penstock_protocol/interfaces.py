@@ -123,6 +123,9 @@ class SourcePlugin(_Plugin):
     def ack(self, positions: Sequence[bytes]) -> None:
         """In the order of the records, each once."""
 
+    def disconnected(self) -> None:
+        """The stream is over, whoever has ended it and how: nobody reads any more."""
+
     @abstractmethod
     def stop(self) -> bytes:
         """No new records are fetched. The position of the last one that was, or will be, given."""

@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import queue
+import resource
 import secrets
 import signal
 import subprocess
@@ -28,6 +29,7 @@ from penstock_protocol.handshake import DEFAULT_MAX_MESSAGE, Handshake, Invitati
 from penstock_protocol.interfaces import PluginError, Specification
 
 PATIENCE = 60.0  # seconds until the handshake
+OPEN_FILES = 4096  # that a program may have at a time
 GRACE = 2.0  # seconds between being told to end and being ended
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT", "SSL_CERT_FILE", "SSL_CERT_DIR")
 NO_UTILITIES = "127.0.0.1:1"  # where nobody listens: for plugins that need no schemas
@@ -55,13 +57,21 @@ class PluginProcess:
         max_message: int = DEFAULT_MAX_MESSAGE,
         environment: Mapping[str, str] | None = None,
         patience: float = PATIENCE,
+        dialects: Sequence[int] = (),
     ) -> None:
-        """`environment`: what it gets besides what every program needs. PluginError if there is no handshake."""
+        """`environment`: what it gets besides what every program needs. `dialects`: which it is offered, all of them by default.
+        PluginError if there is no handshake."""
         self._log = log
         self._max_message = max_message
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-plugin-")  # mode 0700
         invitation = Invitation(
-            connector_id, utilities, token or secrets.token_hex(16), log_level, max_message, self._folder.name
+            connector_id,
+            utilities,
+            token or secrets.token_hex(16),
+            log_level,
+            max_message,
+            self._folder.name,
+            dialects,
         )
         base = {name: os.environ[name] for name in KEPT if name in os.environ}
         try:
@@ -72,7 +82,7 @@ class PluginProcess:
                 stderr=subprocess.PIPE,
                 env={**base, **(environment or {}), **invitation.environment()},
                 start_new_session=True,
-                preexec_fn=_die_with_us if sys.platform == "linux" else None,
+                preexec_fn=_prepare,
             )
         except OSError as e:
             self._folder.cleanup()
@@ -88,6 +98,7 @@ class PluginProcess:
             self.kill()
             raise
         self.channel: grpc.Channel = client.connect(self.handshake)
+        threading.Thread(target=self._prints, name="plugin prints", daemon=True).start()
 
     def __enter__(self) -> Self:
         return self
@@ -153,6 +164,11 @@ class PluginProcess:
         for line in out:  # it must never wait for us
             self._log("info", line.decode(errors="replace").rstrip())
 
+    def _prints(self) -> None:
+        for data in client.printed(self.channel):
+            for line in data.decode(errors="replace").splitlines():
+                self._log("info", line)
+
     def _errors(self, err: IO[bytes]) -> None:
         for line in err:
             level, text = _parsed(line.decode(errors="replace").rstrip())
@@ -174,7 +190,11 @@ def _parsed(line: str) -> tuple[str, str]:
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def _die_with_us() -> None:
+def _prepare() -> None:
     """In the child, before the program is there. Nothing is imported or allocated here that could hold a lock."""
     if _libc is not None:
         _libc.prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold records and secrets
+    hardest = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    most = OPEN_FILES if hardest == resource.RLIM_INFINITY else min(OPEN_FILES, hardest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

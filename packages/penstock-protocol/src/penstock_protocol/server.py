@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from penstock_protocol import handshake as names
 from penstock_protocol.dialects import DIALECTS, UNARY, Dialect
@@ -145,6 +146,7 @@ class _Role:
     ) -> None:
         self._make, self._dialect, self._role, self._run_with = make, dialect, role, run
         self._plugin: Any = None
+        self._running = False
         self._making = threading.Lock()
 
     def handlers(self) -> dict[str, Any]:
@@ -159,6 +161,14 @@ class _Role:
                     raise PluginError("the connector does not have this role")
                 self._plugin = self._make()
             return self._plugin
+
+    def _begun(self) -> Any:
+        """For its one stream."""
+        with self._making:
+            again, self._running = self._running, True
+        if again:
+            raise PluginError("its stream was opened before")
+        return self._get()
 
     def _unary(self, call: str) -> Any:
         message = self._dialect.message(self._role, call)
@@ -176,11 +186,17 @@ class _Role:
 
     def _run(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         try:
-            yield from self._run_with(self._get(), self._dialect, requests, context)
+            yield from self._run_with(self._begun(), self._dialect, requests, context)
         except EndOfStream:
             return
+        except _Malformed as e:
+            context.abort(grpc.StatusCode.INTERNAL, str(e))
         except Exception as e:
             context.abort(grpc.StatusCode.UNKNOWN, _text(e))
+
+
+class _Malformed(Exception):
+    """The host has sent what is no message."""
 
 
 def _open(plugin: Any, request: Any) -> None:
@@ -211,20 +227,31 @@ _CALLS: Mapping[str, Callable[[Any, Any], dict[str, Any] | None]] = {
 def _source(
     plugin: SourcePlugin, dialect: Dialect, requests: Iterator[bytes], context: grpc.ServicerContext
 ) -> Iterator[bytes]:
-    """Records out, and acks in by a thread of their own."""
+    """Records out, and acks in by a thread of their own. A host that will send no more acks has no use for records either."""
     failed: list[Exception] = []
+    closed = threading.Event()
 
     def take() -> None:
         try:
             for request in requests:
-                plugin.ack(dialect.acked(dialect.Source.Run.Request.FromString(request)))
+                try:
+                    positions = dialect.acked(dialect.Source.Run.Request.FromString(request))
+                except DecodeError as e:
+                    raise _Malformed(str(e)) from e
+                plugin.ack(positions)
         except grpc.RpcError:
             return  # the host is gone
+        except _Malformed as e:
+            failed.append(e)
         except Exception as e:
             failed.append(PluginError(f"ack plugin error: {_text(e)}"))
+        finally:
+            closed.set()
 
+    if not context.add_callback(plugin.disconnected):
+        return
     threading.Thread(target=take, name="acks", daemon=True).start()
-    while context.is_active() and not failed:
+    while context.is_active() and not closed.is_set():
         try:
             records = plugin.read(POLL)
         except EndOfStream:
@@ -240,21 +267,39 @@ def _source(
 def _destination(
     plugin: DestinationPlugin, dialect: Dialect, requests: Iterator[bytes], context: grpc.ServicerContext
 ) -> Iterator[bytes]:
-    """Records in by a thread of their own, and acks out."""
+    """Records in by a thread of their own, and acks out. After the last record come the acks that are still missing."""
     failed: list[Exception] = []
+    closed = threading.Event()
+    open_records = [0]  # taken and not answered yet
 
     def take() -> None:
         try:
             for request in requests:
-                plugin.write(Records(request))
+                records = Records(request)
+                try:
+                    count = len(list(records))
+                except DecodeError as e:
+                    raise _Malformed(str(e)) from e
+                if count:  # one without records says nothing
+                    with changing:
+                        open_records[0] += count
+                    plugin.write(records)
         except grpc.RpcError:
             return
+        except _Malformed as e:
+            failed.append(e)
         except Exception as e:
             failed.append(PluginError(f"write plugin error: {_text(e)}"))
+        finally:
+            closed.set()
 
+    changing = threading.Lock()
     threading.Thread(target=take, name="records", daemon=True).start()
-    while context.is_active() and not failed:
-        for response in dialect.ack_responses(plugin.acks(POLL)):
+    while context.is_active() and not failed and not (closed.is_set() and not open_records[0]):
+        acks = plugin.acks(POLL)
+        with changing:
+            open_records[0] -= len(acks)
+        for response in dialect.ack_responses(acks):
             yield response.SerializeToString()
     if failed:
         raise failed[0]

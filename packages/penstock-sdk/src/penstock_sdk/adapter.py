@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,8 @@ from penstock_protocol.interfaces import PluginError
 from penstock_sdk.calls import Calls
 from penstock_sdk.context import Context
 from penstock_sdk.problems import SettingsError
+
+CLOSE_PATIENCE = 10.0  # seconds that the author's `close` waits for calls that still run
 
 
 class Adapter:
@@ -19,29 +22,51 @@ class Adapter:
         self._context = Context() if context is None else context
         self._settings: Any = None
         self._made: Calls | None = None
+        self._ready = False  # it was opened well
+        self._torn = False
+        self._idle = threading.Condition()
+        self._running = 0  # calls of the author's code
 
     def configure(self, config: Mapping[str, str]) -> None:
+        if self._torn:
+            raise PluginError("it was torn down before")
         if self._settings is not None:
             raise PluginError("it was configured before")
         self._settings = self._parsed(config)
 
-    def _make(self) -> Calls:
+    def _make(self) -> None:
         if self._settings is None:
             raise PluginError("it has to be configured before it is opened")
         if self._made is not None:
             raise PluginError("it was opened before")
         self._made = Calls(self._kind(self._settings, self._context))
-        return self._made
 
-    def _opened(self) -> Calls:
-        if self._made is None:
+    def _check_open(self) -> None:
+        if self._made is None or not self._ready:
             raise PluginError("it is not open")
-        return self._made
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """The author's code. Several threads may be in it; `close` is the last."""
+        with self._idle:
+            made = self._made
+            if made is None:
+                raise PluginError("it is not open")
+            self._running += 1
+        try:
+            return made(name, *arguments)
+        finally:
+            with self._idle:
+                self._running -= 1
+                self._idle.notify_all()
 
     def teardown(self) -> None:
+        self._torn = True
         self._context.stopping.set()
-        if self._made is not None:
+        with self._idle:
             made, self._made = self._made, None
+            if not self._idle.wait_for(lambda: not self._running, CLOSE_PATIENCE):
+                self._context.log.warn("it is closed while it still runs", calls=self._running)
+        if made is not None:
             try:
                 made("close")
             finally:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from penstock_protocol.interfaces import Ack, DestinationPlugin, EndOfStream, PluginError
 from penstock_protocol.records import Records
@@ -14,18 +14,25 @@ from penstock_sdk.adapter import Adapter
 from penstock_sdk.context import Context
 from penstock_sdk.destination import Acks, Batch, Destination
 from penstock_sdk.errors import Rejected
+from penstock_sdk.record import Record
 from penstock_sdk.retry import retried
-from penstock_sdk.wire import from_records
+from penstock_sdk.wire import from_wire
+
+if TYPE_CHECKING:
+    from penstock_sdk.schemas import Decoder
 
 STOP_PATIENCE = 60.0  # seconds that a stop waits for the last record
 DELIVERY = "penstock.delivery"  # metadata: the hash of the delivery, from hosts that have one
 
 
 class DestinationAdapter(Adapter, DestinationPlugin):
-    """`kind` is the author's class."""
+    """`kind` is the author's class. `decoder`: for a program, whose host may send payloads as Avro."""
 
-    def __init__(self, kind: type[Destination[Any]], context: Context | None = None) -> None:
+    def __init__(
+        self, kind: type[Destination[Any]], context: Context | None = None, decoder: Decoder | None = None
+    ) -> None:
         super().__init__(kind, context)
+        self._decoder = decoder
         self._later = kind.write_async is not Destination.write_async
         self._changed = threading.Condition()
         self._waiting: deque[tuple[bytes, Acks, int]] = deque()  # position, and where its answer is
@@ -33,33 +40,56 @@ class DestinationAdapter(Adapter, DestinationPlugin):
         self._stopped = False
 
     def open(self) -> None:
-        destination = self._make()
-        retried(lambda: destination("open"), self._context.stopping)
+        self._make()
+        retried(lambda: self._call("open"), self._context.stopping)
+        self._ready = True
 
     def write(self, records: Records) -> None:
-        found = from_records(records)
-        if not found:
-            return
-        self.write_batch(Batch(found, found[0].metadata.get(DELIVERY, "")))
+        """A record that can't be read is refused in its place; the author's code gets the others."""
+        positions: list[bytes] = []
+        found: list[Record] = []
+        refused: dict[int, str] = {}
+        for place, message in enumerate(records):
+            positions.append(message.position)
+            try:
+                record = from_wire(message)
+                if self._decoder is not None:
+                    self._decoder.decode(record)
+                found.append(record)
+            except Rejected as e:
+                refused[place] = e.what
+        if positions:
+            batch = Batch(found, found[0].metadata.get(DELIVERY, "") if found else "")
+            self._take(batch, positions, refused)
 
     def write_batch(self, batch: Batch) -> None:
         """The same for a host in this process."""
-        self._opened()
-        acks = Acks(len(batch), self._answered)
+        self._take(batch, [record.position for record in batch], {})
+
+    def _take(self, batch: Batch, positions: Sequence[bytes], refused: Mapping[int, str]) -> None:
+        """`refused`: which of the positions are of records that are not in the batch, and why."""
+        self._check_open()
+        acks, ours = Acks(len(batch), self._answered), Acks(len(refused), self._answered)
+        for i, why in enumerate(refused.values()):
+            ours.reject(i, why)
+        taken, left = enumerate(batch), enumerate(refused)
         with self._changed:
-            self._waiting.extend((record.position, acks, i) for i, record in enumerate(batch))
-        self._write(batch, acks)
+            for place, position in enumerate(positions):
+                i, _ = next(left if place in refused else taken)
+                self._waiting.append((position, ours if place in refused else acks, i))
+            self._changed.notify_all()
+        if batch.records:
+            self._write(batch, acks)
         with self._changed:
-            self._written = batch.records[-1].position
+            self._written = positions[-1]
             self._changed.notify_all()
 
     def _write(self, batch: Batch, acks: Acks) -> None:
-        destination = self._opened()
         if self._later:
-            destination("write_async", batch, acks)
+            self._call("write_async", batch, acks)
             return
         try:
-            retried(lambda: destination("write", batch), self._context.stopping)
+            retried(lambda: self._call("write", batch), self._context.stopping)
             refused: dict[int, str] = {}
         except Rejected as e:
             refused = e.records or dict.fromkeys(range(len(batch)), str(e))
@@ -92,11 +122,11 @@ class DestinationAdapter(Adapter, DestinationPlugin):
 
     def stop(self, position: bytes) -> None:
         """The call may overtake records that are on their way: the last one is waited for, so that it is not flushed without them."""
-        destination = self._opened()
+        self._check_open()
         with self._changed:
             if position and not self._changed.wait_for(lambda: self._written == position, STOP_PATIENCE):
                 raise PluginError(f"the record with position {position!r}, which should be the last one, did not come")
-        destination("flush")
+        self._call("flush")
         with self._changed:
             self._stopped = True
             self._changed.notify_all()

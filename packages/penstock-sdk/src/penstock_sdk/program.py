@@ -11,6 +11,7 @@ from penstock_sdk.connector import Connector
 from penstock_sdk.context import Context
 from penstock_sdk.destination_plugin import DestinationAdapter
 from penstock_sdk.logs import Log, to_host
+from penstock_sdk.schemas import Decoder, Encoder, from_environment
 from penstock_sdk.source_plugin import SourceAdapter
 
 
@@ -21,10 +22,14 @@ def serve(connector: Connector) -> int:
         return 0
     to_host(os.environ.get(handshake.LOG_LEVEL, "trace"))
     context = Context(os.environ.get(handshake.CONNECTOR_ID, ""), Log(connector.name))
+    schemas = from_environment()
+    encoder = None if schemas is None else Encoder(schemas, context.connector_id)
     return server.serve(
         server.Served(
             connector.specification(),
-            None if connector.source is None else partial(SourceAdapter, connector.source, context),
-            None if connector.destination is None else partial(DestinationAdapter, connector.destination, context),
+            None if connector.source is None else partial(SourceAdapter, connector.source, context, encoder),
+            None
+            if connector.destination is None
+            else partial(DestinationAdapter, connector.destination, context, Decoder(schemas)),
         )
     )

@@ -134,7 +134,9 @@ class Record:
                 self._metadata[COLLECTION] = value
 
     def _fill(self) -> None:
-        assert self._locate is not None
+        if self._locate is None:
+            name = "position" if self._position is None else "metadata"
+            raise ValueError(f"a record has no {name}: it was made with None for it")
         self._position, metadata = self._locate(self.seq)
         if self._metadata is None:
             self._metadata = metadata

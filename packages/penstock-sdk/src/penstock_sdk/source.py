@@ -31,6 +31,7 @@ class Source(Generic[S]):
     after a restart."""
 
     settings_type: ClassVar[type[Settings]] = Settings
+    resumes: ClassVar[bool] = True  # False: what was read is nowhere else, and a position only tells records apart
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -79,7 +80,7 @@ class Source(Generic[S]):
 
 def declared(cls: type, base: type) -> type[Settings] | None:
     """The settings that a class names: `class Tail(Source[TailSettings])`."""
-    for origin in getattr(cls, "__orig_bases__", ()):
+    for origin in vars(cls).get("__orig_bases__", ()):  # its own: those of a base may be overridden
         if getattr(origin, "__origin__", None) is base and isinstance(origin.__args__[0], type):
             found: type[Settings] = origin.__args__[0]
             return found

@@ -8,12 +8,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock_protocol.interfaces import EndOfStream, PluginError, SourcePlugin
 from penstock_protocol.records import Records
 from penstock_sdk.adapter import Adapter
-from penstock_sdk.calls import Calls
 from penstock_sdk.context import Context
 from penstock_sdk.errors import Retry
 from penstock_sdk.record import Record
@@ -21,40 +20,50 @@ from penstock_sdk.retry import Backoff, retried
 from penstock_sdk.source import Settled, Source
 from penstock_sdk.wire import to_records
 
+if TYPE_CHECKING:
+    from penstock_sdk.schemas import Encoder
+
 MAX_RECORDS = 1000
 STOP_PATIENCE = 60.0  # seconds that a stop waits for reading to end
 
 
 class SourceAdapter(Adapter, SourcePlugin):
-    """`kind` is the author's class."""
+    """`kind` is the author's class. `encoder`: for a program whose host has a schema service."""
 
-    def __init__(self, kind: type[Source[Any]], context: Context | None = None) -> None:
+    def __init__(self, kind: type[Source[Any]], context: Context | None = None, encoder: Encoder | None = None) -> None:
         super().__init__(kind, context)
+        self._encoder = encoder
         self._changed = threading.Condition()
         self._in_flight: deque[bytes] = deque()
-        self._last = b""
-        self._reading = self._drained = False
+        self._last = b""  # of the records given since then: a host reads on until it has this one
+        self._reading = self._drained = self._over = False
         self._tries = 0
         self._backoff = Backoff()
 
     # -- the calls, in order ------------------------------------------------------------------------------------------------
 
     def open(self, position: bytes, last: Mapping[str, Record] | None = None) -> None:
-        source = self._make()
-        self._last = position
-        retried(lambda: source("open", position or None, last or {}), self._context.stopping)
+        self._make()
+        retried(lambda: self._call("open", position or None, last or {}), self._context.stopping)
+        self._ready = True
 
     def read(self, timeout: float) -> Records:
-        return to_records(self.read_records(timeout))
+        found = self._fetched(timeout)
+        records = to_records(found, self._encoder)  # what does not go over the wire is not on its way
+        self._given(found)
+        return records
 
     def read_records(self, timeout: float) -> Sequence[Record]:
         """The same for a host in this process."""
-        source = self._opened()
+        return self._given(self._fetched(timeout))
+
+    def _fetched(self, timeout: float) -> Sequence[Record]:
+        self._check_open()
         self._reading = True
         if self._context.stopping.is_set():
-            return self._rest(source, timeout)
+            return self._rest(timeout)
         try:
-            found: Sequence[Record] = source("read", MAX_RECORDS, timeout)
+            found: Sequence[Record] = self._call("read", MAX_RECORDS, timeout)
             self._tries = 0
         except Retry as e:
             if self._tries >= self._backoff.tries:
@@ -63,13 +72,14 @@ class SourceAdapter(Adapter, SourcePlugin):
             self._context.stopping.wait(self._backoff.pause(self._tries))
             self._tries += 1
             return ()
-        return self._given(found)
+        return found
 
-    def _rest(self, source: Calls, timeout: float) -> Sequence[Record]:
+    def _rest(self, timeout: float) -> Sequence[Record]:
         """After a stop: what was fetched, then nothing while acks are missing, then the end."""
         if not self._drained:
-            if found := source("drain"):
-                return self._given(found)
+            found: Sequence[Record] = self._call("drain")
+            if found:
+                return found
             with self._changed:
                 self._drained = True
                 self._changed.notify_all()
@@ -93,7 +103,7 @@ class SourceAdapter(Adapter, SourcePlugin):
 
     def settle(self, settled: Sequence[Settled]) -> None:
         """Acks come in order, each once: what does not fit was not given by this source."""
-        source = self._opened()
+        self._check_open()
         with self._changed:
             if len(settled) > len(self._in_flight):
                 raise PluginError(f"{len(settled)} acknowledgements for {len(self._in_flight)} records in flight")
@@ -102,17 +112,22 @@ class SourceAdapter(Adapter, SourcePlugin):
                     raise PluginError(
                         f"position {one.position!r} was acknowledged where {self._in_flight[place]!r} is next"
                     )
-        source("settle", settled)
+        self._call("settle", settled)
         with self._changed:
             for _ in settled:
                 self._in_flight.popleft()
+            self._changed.notify_all()
+
+    def disconnected(self) -> None:
+        with self._changed:
+            self._over = True
             self._changed.notify_all()
 
     def stop(self) -> bytes:
         self._context.stopping.set()
         with self._changed:
             if self._reading:  # else there is nobody who would end it
-                self._changed.wait_for(lambda: self._drained, STOP_PATIENCE)
+                self._changed.wait_for(lambda: self._drained or self._over, STOP_PATIENCE)
             return self._last
 
     def teardown(self) -> None:

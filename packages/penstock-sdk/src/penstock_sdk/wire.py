@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from math import copysign, isfinite
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from google.protobuf.struct_pb2 import NULL_VALUE, ListValue, Struct, Value
 
@@ -28,6 +28,9 @@ from penstock_protocol.pb.opencdc.v1 import opencdc_pb2 as pb
 from penstock_protocol.records import Records
 from penstock_sdk.errors import Rejected
 from penstock_sdk.record import Payload, Record
+
+if TYPE_CHECKING:
+    from penstock_sdk.schemas import Encoder
 
 CREATED: Final = "opencdc.createdAt"
 PHASE: Final = "penstock.phase"
@@ -55,6 +58,7 @@ _FIRST: Final = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microsecon
 _LAST: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 _DIGITS: Final = len(str(_LAST * 1000))  # also keeps `int` from texts that take it long
 
+_PAYLOADS: Final = ("key", "before", "after")
 _RAW: Final = "or send the payload as raw bytes"
 _HALF: Final = "it is no UTF-8: half of a surrogate pair is in it"
 _DEEP: Final = f"it is nested deeper than parsers go, {DEEPEST} messages"
@@ -90,16 +94,22 @@ def from_wire(message: pb.Record, source: str = "") -> Record:
     return made
 
 
-def to_records(records: Sequence[Record]) -> Records:
-    """One message's worth. `Rejected` has every record that is refused, by its place: the others can be sent without them."""
+def to_records(records: Sequence[Record], encoder: Encoder | None = None) -> Records:
+    """One message's worth. `Rejected` has every record that is refused, by its place: the others can be sent without them. `encoder`: for
+    payloads that go as Avro; those that turn out to need it make the batch start again."""
     batch = Source.Run.Response()
     add = batch.records.add  # filled in place: a message that is put into another is copied
     refused: dict[int, str] = {}
+    again = False
     for i, record in enumerate(records):
         try:
-            _fill(add(), record)
+            _fill(add(), record if encoder is None else encoder.encoded(records, i))
         except Rejected as error:
             refused[i] = _line(error)
+            if encoder is not None and error.where.startswith(_PAYLOADS):
+                again = encoder.want(record, error.where) or again
+    if again:
+        return to_records(records, encoder)
     if refused:
         raise Rejected(refused, code=CODE)
     return Records(batch.SerializeToString())
@@ -134,9 +144,9 @@ def _fill(message: pb.Record, record: Record) -> None:
         if record._locate is not None:
             raise  # not found where it was left
         name = "position" if record._position is None else "metadata"
-        _refuse(name, None, "every record has one", "set it, empty if need be")
+        refuse(name, None, "every record has one", "set it, empty if need be")
     if type(position) is not bytes:
-        _refuse("position", position, "a position is bytes", "encode it")
+        refuse("position", position, "a position is bytes", "encode it")
     message.position = position
     _fill_metadata(message, record, metadata)
     if record.key is not None:
@@ -153,7 +163,7 @@ def _fill(message: pb.Record, record: Record) -> None:
 def _fill_metadata(message: pb.Record, record: Record, metadata: dict[str, str]) -> None:
     timestamp, phase = record.timestamp, record.phase
     if type(metadata) is not dict:  # a record keeps only a real one in step with its namespace
-        _refuse("metadata", metadata, "metadata is a dict of texts", "make it one")
+        refuse("metadata", metadata, "metadata is a dict of texts", "make it one")
     entries = message.metadata
     for name, text in metadata.items():
         if type(name) is not str or type(text) is not str:
@@ -161,7 +171,7 @@ def _fill_metadata(message: pb.Record, record: Record, metadata: dict[str, str])
         try:
             entries[name] = text
         except UnicodeEncodeError:
-            _refuse(_step("metadata", name), text, _HALF, "replace it")
+            refuse(stepped("metadata", name), text, _HALF, "replace it")
     if timestamp is not None:
         moment = _microseconds(timestamp)
         known = metadata.get(CREATED)
@@ -172,33 +182,33 @@ def _fill_metadata(message: pb.Record, record: Record, metadata: dict[str, str])
         try:
             entries[PHASE] = phase
         except UnicodeEncodeError:
-            _refuse("phase", phase, _HALF, "replace it")
+            refuse("phase", phase, _HALF, "replace it")
     elif metadata.get(PHASE, SYNC) != SYNC:
         del entries[PHASE]
 
 
 def _check_entry(name: Any, text: Any, path: str = "") -> None:
     """A text of a class of its own, an enum say, is equal to what comes back."""
-    path = path or _step("metadata", name)
+    path = path or stepped("metadata", name)
     if not isinstance(name, str):
-        _refuse(path, name, "names in metadata are texts", "make it one")
+        refuse(path, name, "names in metadata are texts", "make it one")
     if not isinstance(text, str):
-        _refuse(path, text, "metadata holds texts", "make it one")
+        refuse(path, text, "metadata holds texts", "make it one")
 
 
 def _microseconds(timestamp: datetime) -> int:
     """Any zone will do: what comes back is the same moment, in UTC."""
     if not isinstance(timestamp, datetime):
-        _refuse("timestamp", timestamp, "a timestamp is a datetime", "make it one")
+        refuse("timestamp", timestamp, "a timestamp is a datetime", "make it one")
     if getattr(timestamp, "nanosecond", None):  # pandas' subclass has them
-        _refuse("timestamp", timestamp, "it has nanoseconds", f"put them into the metadata, as {CREATED}")
+        refuse("timestamp", timestamp, "it has nanoseconds", f"put them into the metadata, as {CREATED}")
     try:
         since = datetime.__sub__(timestamp, _EPOCH)
     except TypeError:  # it could mean any zone; UTC would be a guess
-        _refuse("timestamp", timestamp, "it has no time zone", "give it one: `.replace(tzinfo=UTC)` if it is in UTC")
+        refuse("timestamp", timestamp, "it has no time zone", "give it one: `.replace(tzinfo=UTC)` if it is in UTC")
     moment = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     if not _FIRST <= moment <= _LAST:
-        _refuse("timestamp", timestamp, "it is in no year from 1 to 9999 in UTC", "correct it")
+        refuse("timestamp", timestamp, "it is in no year from 1 to 9999 in UTC", "correct it")
     return moment
 
 
@@ -214,10 +224,10 @@ def _fill_data(data: pb.Data, name: str, payload: Payload) -> None:
         except _Unfit as error:
             path = name
             for step in reversed(error.steps):
-                path = _step(path, step)
-            _refuse(path, error.value, error.why, error.hint)
+                path = stepped(path, step)
+            refuse(path, error.value, error.why, error.hint)
     else:
-        _refuse(name, payload, "a payload is bytes, a dict or None", "make it one of them")
+        refuse(name, payload, "a payload is bytes, a dict or None", "make it one of them")
 
 
 class _Unfit(Exception):
@@ -358,7 +368,7 @@ def _time(text: str) -> datetime | None:
 # --- what is said
 
 
-def _refuse(path: str, value: Any, why: str, hint: str) -> NoReturn:
+def refuse(path: str, value: Any, why: str, hint: str) -> NoReturn:
     """Its type, never its value: what a record holds is nobody's business in a log."""
     what = f"{path} is a value that does not go over the wire: {_kind(value)}"
     raise Rejected(what, code=CODE, where=path, why=why, hint=hint) from None
@@ -376,7 +386,7 @@ def _kind(value: Any) -> str:
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _step(path: str, key: Any) -> str:
+def stepped(path: str, key: Any) -> str:
     if isinstance(key, str) and key.isidentifier():
         return f"{path}.{_short(key)}"
     return f"{path}[{_short(ascii(key))}]"

@@ -71,12 +71,16 @@ class Assembly:
         """Raises `ConfigErrors` for its settings, `KeyError` for a plugin that is not known."""
         if (kind, config.id) in self.objects:
             return self.objects[kind, config.id]
-        settings = expand_settings(config.settings, os.environ, folder=self._folder)
+        settings = self.expanded(config)
         if builtin.bare(config.plugin) == "python" and self._folder is not None:
             settings.setdefault("path", str(self._folder))
         cls = builtin.settings_class(kind, config.plugin)
         parsed = parse_settings(cls, settings, self.loaded, *path, "settings")
         return builtin.implementation(kind, config.plugin)(parsed, config.id)
+
+    def expanded(self, config: Config) -> dict[str, str]:
+        """Its settings, with values where the file has references."""
+        return expand_settings(config.settings, os.environ, folder=self._folder)
 
     def made(self, kind: str, config: Config, path: KeyPath) -> Any:
         """The one that is looked at; None where it can't be made."""

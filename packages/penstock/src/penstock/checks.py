@@ -14,10 +14,12 @@ from typing import Any
 
 from penstock.assembly import Assembly, Config, KeyPath
 from penstock.config import ConnectorConfig, Loaded, PipelineConfig, Problem, ProcessorConfig, expand
-from penstock.errors import UsageError
+from penstock.errors import PenstockError, UsageError
 from penstock.native import ExactlyOnceDestination, NativeSource, Shape, Unsuitable
 from penstock.plan.nodes import Node, stages
-from penstock.plugins import builtin
+from penstock.plugins import builtin, registry
+from penstock.plugins.dispensers import Dispenser
+from penstock_protocol.interfaces import PluginError
 
 RESERVED = ("dead-letter-queue", "dead-letters")
 _INSTEAD = {
@@ -86,10 +88,62 @@ def _items(parent: Any, path: KeyPath, key: str) -> Iterator[tuple[KeyPath, dict
 def _plugin(a: Assembly, kind: str, c: Config, path: KeyPath) -> Iterator[Problem]:
     if (kind, c.id) in a.objects:
         return
-    if (unknown := builtin.problem(kind, c.plugin)) is not None:
+    if (unknown := registry.problem(kind, c.plugin)) is not None:
         yield a.problem(unknown.code, unknown.what, (*path, "plugin"), unknown.hint)
-        return
-    yield from a.why_not(kind, c, path)
+    elif (hosted := registry.hosted(kind, c.plugin)) is not None:
+        yield from _hosted(a, kind, hosted, c, path)
+    else:
+        yield from a.why_not(kind, c, path)
+
+
+def _hosted(a: Assembly, kind: str, hosted: Dispenser, c: Config, path: KeyPath) -> Iterator[Problem]:
+    """What its declaration says about the settings. Nothing is started."""
+    settings, known = a.expanded(c), hosted.parameters(kind)
+    for found in hosted.problems(kind, settings):
+        if found.name and found.name not in settings:
+            what, hint = f"the setting {found.name!r} is missing", f"add '{found.name}: …'"
+            yield a.problem("config.missing-key", what, (*path, "settings"), hint)
+        else:
+            code = "config.bad-value" if found.name in known or not found.name else "config.unknown-key"
+            what, _, hint = found.text.partition("; ")
+            what = f"{found.name!r}: {what}" if found.name else what
+            place = (*path, "settings", found.name) if found.name else (*path, "settings")
+            yield a.problem(code, what, place, hint or "correct the value")
+    what = f"{c.plugin!r} runs in a process of its own, and pipelines can't use such a {kind} yet"
+    yield a.problem("config.hosted", what, (*path, "plugin"), "use a connector that `plugins list` shows under Spark")
+
+
+def connected(a: Assembly) -> Iterator[Problem]:
+    """What connectors say themselves: each that runs in a process of its own is started, given its settings, and ended; others look
+    whether what they need is there."""
+    parts = [(kind, c, path) for kind in ("source", "destination") for path, c in a.connectors(kind)]
+    if a.config.dead_letter_queue.plugin is not None:
+        parts.append(("destination", a.queue, (*a.path, "dead-letter-queue")))
+    for kind, c, path in parts:
+        sound = (kind, c.id) not in a.objects and registry.problem(kind, c.plugin) is None
+        if sound and not [p for p in _plugin(a, kind, c, path) if p.code != "config.hosted"]:
+            yield from map(a.hidden, _connected(a, kind, c, path))
+
+
+def _connected(a: Assembly, kind: str, c: Config, path: KeyPath) -> Iterator[Problem]:
+    hosted = registry.hosted(kind, c.plugin)
+    try:
+        if hosted is not None:
+            hosted.check(kind, f"{a.config.id}:{c.id}", a.expanded(c))
+        elif (made := a.made(kind, c, path)) is not None:
+            made.check()
+    except PluginError as e:
+        yield from _said(a, c, path, str(e))
+    except PenstockError as e:
+        yield a.problem("config.connect", f"{c.id!r}: {e.what}", (*path, "plugin"), e.hint or e.why)
+
+
+def _said(a: Assembly, c: Config, path: KeyPath, text: str) -> Iterator[Problem]:
+    """A plugin's words, a problem for each line, at the setting that the line names."""
+    for line in text.splitlines() or [text]:
+        named = [name for name in c.settings if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", line)]
+        place = (*path, "settings", max(named, key=len)) if named else (*path, "plugin")
+        yield a.problem("config.connect", f"{c.plugin} says: {line.strip()}", place, "see what the connector says")
 
 
 def _same_ids(a: Assembly) -> Iterator[Problem]:

@@ -152,6 +152,37 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "the folder can't be made or written; nothing was made",
             "name another one, or see to its rights and the space",
         ),
+        "config.ambiguous-plugin": Code(
+            "refused", "a name that more than one plugin has", "write `builtin:` or `standalone:` before it"
+        ),
+        "config.hosted": Code(
+            "refused",
+            "a connector that runs in a process of its own, which pipelines can't use yet",
+            "use one that runs in Spark",
+        ),
+        "config.connect": Code(
+            "refused",
+            "what a connector said when `validate --connect` asked it",
+            "do what its words say; `penstock plugins describe` has its settings",
+        ),
+        "plugins.install": Code(
+            "refused", "a program that can't be added to the plugins folder; nothing was changed", "see the hint"
+        ),
+        "plugins.lock": Code(
+            "refused", "`plugins.lock` can't be read", "restore it, or remove it and add each plugin again"
+        ),
+        "plugins.changed": Code(
+            "refused",
+            "a plugin program is not what it was when it was added; it is not run",
+            "restore it, or `penstock plugins install` it again",
+        ),
+        "plugins.package": Code(
+            "refused", "an installed package offers a connector that can't be used", "repair or uninstall the package"
+        ),
+        "plugins.refused": Code(
+            "refused", "a connector does not take these settings; the text has its words", "do what its words say"
+        ),
+        "connector.name": Code("refused", "no name for a connector", "use small letters, digits and single hyphens"),
         "plugins.unknown": Code(
             "refused",
             "no connector or processor has this name",
@@ -471,6 +502,33 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "nack",
             "processing this record, or this file where it can't be cut, ends the process. Without payload",
             "look at the record by its position",
+        ),
+    },
+    "Connectors in a process of their own": {
+        "lines.position": Code("stop", "`lines` was given a position that it never gave", "reset the source"),
+        "lines.path": Code("stop", "the path of `lines` is no file that can be read", "see to the path and its rights"),
+        "lines.long": Code("stop", "a line is longer than `max-line-bytes`", "raise it, or set `long-lines: split`"),
+        "lines.lost": Code(
+            "stop",
+            "the file in which `lines` stopped is gone, with lines that were not read",
+            "put it back, unpacked; or set `on-loss: continue` to go on without them",
+        ),
+        "file.position": Code("stop", "`file` was given a position that is no number", "reset the source"),
+        "file.path": Code("stop", "the path of `file` is no file that can be read or written", "see to the path"),
+        "file.write": Code("stop", "`file` can't write", "see to the space and the rights"),
+        "file.value": Code("nack", "a record that `file` has no JSON for: NaN, infinity", "change it by a processor"),
+        "stdin.standalone": Code("stop", "`stdin` runs as a plugin program, which has no input", "use it built in"),
+        "stdout.standalone": Code(
+            "stop", "`stdout` runs as a plugin program, whose output is taken", "use it built in"
+        ),
+        "stdout.closed": Code("stop", "the reader of standard output is gone", "start both again"),
+        "stdout.blocked": Code(
+            "stop", "nobody read standard output when a stop came", "what was not written comes again"
+        ),
+        "stdout.write": Code("stop", "standard output can't be written", "see where it leads"),
+        "stdout.value": Code("nack", "a record that `stdout` has no JSON for", "change it by a processor"),
+        "wire.schema": Code(
+            "nack", "a payload does not fit its Avro schema, or nobody knows that schema", "look at who wrote it"
         ),
     },
     "Numbers that do not add up": {

@@ -70,9 +70,11 @@ class Pipeline:
         return pipelines[0]
 
     @classmethod
-    def from_files(cls, paths: Sequence[str | Path], warnings: list[Problem] | None = None) -> list[Pipeline]:
-        """All pipelines of files and folders. Raises `ConfigErrors` with every problem of all of them; starts nothing.
-        What is only odd goes into `warnings`."""
+    def from_files(
+        cls, paths: Sequence[str | Path], warnings: list[Problem] | None = None, *, connect: bool = False
+    ) -> list[Pipeline]:
+        """All pipelines of files and folders. Raises `ConfigErrors` with every problem of all of them; starts nothing, but with `connect`
+        each connector is asked. What is only odd goes into `warnings`."""
         pipelines = []
         problems: list[Problem] = []
         try:
@@ -88,6 +90,8 @@ class Pipeline:
                 p = cls(config.id)
                 p._config, p._loaded, p._path = config, loaded, ("pipelines", i)
                 problems += p.problems()
+                if connect:
+                    problems += checks.connected(p.assembly())
                 pipelines.append(p)
         if problems:
             raise ConfigErrors(problems)

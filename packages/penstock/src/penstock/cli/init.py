@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import difflib
 import os
-import shlex
-import shutil
-import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
+from penstock.cli.making import make, quoted, shown
 from penstock.cli.options import json_option
 from penstock.cli.printer import columns, out, out_json, printable
 from penstock.errors import UsageError
@@ -125,7 +122,7 @@ def init(folder: Path, name: str, as_json: bool) -> None:
     """
     template = TEMPLATES[name]
     _refuse(folder, template)
-    _make(folder, name, template)
+    make(folder, _contents(name, template))
     if as_json:
         out_json({"folder": str(folder), "template": name, "files": list(template.files)})
     else:
@@ -141,41 +138,11 @@ def _refuse(folder: Path, template: Template) -> None:
     if there:
         lines = textwrap.wrap(f"it has {', '.join(there)}", 72, break_on_hyphens=False)
         raise UsageError(
-            f"Nothing was made: {_shown(folder)} is in use",
+            f"Nothing was made: {shown(folder)} is in use",
             code="init.exists",
             why="\n       ".join(lines),
             hint="name another folder, penstock init FOLDER; nothing is ever overwritten",
         )
-
-
-def _make(folder: Path, name: str, template: Template) -> None:
-    """All files are made aside and then renamed, so that there are none where one can't be made."""
-    above: list[Path] = []  # folders that were made, from the top
-    undo: list[Path] = []  # what was made in there
-    try:
-        for missing in _missing(folder):
-            missing.mkdir()
-            above.append(missing)
-        aside = Path(tempfile.mkdtemp(prefix=".penstock-init-", dir=folder))
-        undo.append(aside)
-        for file, content in _contents(name, template):
-            (aside / file).parent.mkdir(exist_ok=True)
-            (aside / file).write_bytes(content)
-        for made in sorted(aside.iterdir()):
-            target = folder / made.name
-            made.rename(target)
-            undo.append(target)
-        aside.rmdir()
-    except BaseException as e:
-        _remove(undo, above)
-        if isinstance(e, OSError):
-            raise _unusable(folder, e) from e
-        raise
-
-
-def _missing(folder: Path) -> Iterator[Path]:
-    """The folder and those above it that are not there, from the top; looks for each when the one before was made."""
-    return (path for path in (*reversed(folder.parents), folder) if not os.path.isdir(path))  # noqa: PTH112 - never raises
 
 
 def _contents(name: str, template: Template) -> Iterator[tuple[str, bytes]]:
@@ -189,29 +156,6 @@ def _contents(name: str, template: Template) -> Iterator[tuple[str, bytes]]:
             yield file, shipped.joinpath(name, *file.removeprefix(".").split("/")).read_bytes()
 
 
-def _remove(undo: Sequence[Path], above: Sequence[Path]) -> None:
-    """What init has made itself. What it can't remove stays: the first error is the one to tell."""
-    for path in undo:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            with suppress(OSError):
-                path.unlink()
-    for path in reversed(above):
-        with suppress(OSError):  # somebody else's file is in there by now
-            path.rmdir()
-
-
-def _unusable(folder: Path, e: OSError) -> UsageError:
-    file = next((path for path in (folder, *folder.parents) if os.path.isfile(path)), None)  # noqa: PTH113 - never raises
-    return UsageError(
-        f"Nothing was made: {_shown(folder)} can't be used",
-        code="init.folder",
-        why=f"{file} is a file, not a folder" if file else e.strerror or str(e),
-        hint="name another folder, or see to the rights and the space of this one",
-    )
-
-
 # -- telling --------------------------------------------------------------------------------------------------------
 
 
@@ -223,11 +167,11 @@ def _said(folder: Path, template: Template) -> str:
         *([("penstock dlq list", template.bad)] if template.bad else []),
     ]
     lines = [
-        f"Made in {_shown(folder)}:",
+        f"Made in {shown(folder)}:",
         *_indented(list(template.files.items())),
         "",
         "Now type:",
-        *([] if here else [f"  cd {_quoted(folder)}"]),
+        *([] if here else [f"  cd {quoted(folder)}"]),
         *_indented(steps),
     ]
     return "\n".join(lines)
@@ -235,13 +179,3 @@ def _said(folder: Path, template: Template) -> str:
 
 def _indented(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  " + line for line in columns(rows).splitlines()]
-
-
-def _shown(folder: Path) -> str:
-    return "this folder" if folder == Path() else str(folder)
-
-
-def _quoted(folder: Path) -> str:
-    """As a shell takes it; a name that begins like an option is none."""
-    text = str(folder)
-    return shlex.quote(f"./{text}" if text.startswith("-") else text)

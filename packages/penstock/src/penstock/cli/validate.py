@@ -15,10 +15,14 @@ from penstock.config import ConfigErrors, Problem
 
 @click.command()
 @paths_argument()
+@click.option("--connect", is_flag=True, help="Also start each connector and let it check its settings.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.pass_context
-def validate(context: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
+def validate(context: click.Context, paths: tuple[Path, ...], connect: bool, as_json: bool) -> None:
     """Check the pipelines of files and folders. No Spark, and nothing that a file names is run.
+
+    With --connect, connectors say themselves whether they could work: a plugin program is started, given its settings and ended;
+    others look whether their folder is there. No record is read or written.
 
     Exits with 2 when something is wrong; warnings alone are fine.
     """
@@ -28,7 +32,7 @@ def validate(context: click.Context, paths: tuple[Path, ...], as_json: bool) -> 
     warnings: list[Problem] = []
     pipelines: list[Pipeline] = []
     try:
-        pipelines = Pipeline.from_files(paths, warnings)
+        pipelines = Pipeline.from_files(paths, warnings, connect=connect)
     except ConfigErrors as e:
         problems = e.problems
     if as_json:
@@ -43,7 +47,10 @@ def validate(context: click.Context, paths: tuple[Path, ...], as_json: bool) -> 
         for p in (*problems, *warnings):
             print(printable(str(p)), file=sys.stderr)
         if problems:
-            print(f"\n{_count(len(problems), 'problem')}; nothing was started", file=sys.stderr)
+            print(
+                f"\n{_count(len(problems), 'problem')}; {'no record was read' if connect else 'nothing was started'}",
+                file=sys.stderr,
+            )
         else:
             print(f"{_count(len(pipelines), 'pipeline')}: no problem found", file=sys.stderr)
     if problems:

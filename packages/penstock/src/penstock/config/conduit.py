@@ -34,13 +34,11 @@ PROCESSORS: Mapping[str, str] = {
     "webhook.http": _MODEL,
 }
 SOURCES: Mapping[str, str] = {
-    "file": "use `files` with `format: text`: it reads the files of a folder, line by line",
     "kafka": "there is no Kafka connector yet",
     "postgres": "there is no Postgres connector yet",
     "s3": "there is no S3 connector yet; `files` reads folders of this machine",
 }
 DESTINATIONS: Mapping[str, str] = {
-    "file": "use `files`: it writes a folder of files; `format: json` writes payloads, not whole OpenCDC records",
     "kafka": "there is no Kafka connector yet",
     "postgres": "there is no Postgres connector yet",
     "s3": "there is no S3 connector yet; `files` writes folders of this machine",

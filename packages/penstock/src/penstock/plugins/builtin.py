@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.config import Problem, Settings, conduit
 from penstock.config.validation import nearest
+from penstock.plugins.names import PluginName, same_version
 
 # name → module:class of settings and of the implementation
 SOURCES = {
@@ -61,24 +62,26 @@ KINDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 }
 
 
-VERSIONS = ("latest", "v0.1.0")  # of what is built in: a file may ask for them, as in Conduit
+VERSION = "0.1.0"  # of what is built in: a file may ask for it, as in Conduit
 
 
 def bare(plugin: str) -> str:
     """`builtin:files`, `files` and `files@latest` are the same plugin."""
-    name, _, version = plugin.removeprefix("builtin:").partition("@")
-    return name if version in ("", *VERSIONS) else plugin
+    name = PluginName.parse(plugin)
+    fits = name.registry != "standalone" and (not name.version or same_version(name.version, VERSION))
+    return name.name if fits else plugin
 
 
 def known(kind: str, plugin: str) -> bool:
     return bare(plugin) in KINDS[kind]
 
 
-def problem(kind: str, plugin: str) -> Problem | None:
-    """Why nothing is called that, without a place; None where something is."""
+def problem(kind: str, plugin: str, others: Sequence[str] = ()) -> Problem | None:
+    """Why nothing is called that, without a place; None where something is. `others`: names that are known elsewhere."""
     if known(kind, plugin):
         return None
-    name, _, version = plugin.removeprefix("builtin:").partition("@")
+    asked = PluginName.parse(plugin)
+    name, version = asked.name, asked.version
     if name in conduit.INSTEAD[kind]:
         what = f"the {kind} {name!r} of Conduit is not there"
         return Problem("config.conduit-plugin", what, "", hint=conduit.INSTEAD[kind][name])
@@ -88,7 +91,7 @@ def problem(kind: str, plugin: str) -> Problem | None:
     if other := next((k for k in KINDS if name in KINDS[k]), None):
         hint = f"{name!r} is a {other}"
     else:
-        hint = nearest(name, sorted(KINDS[kind]), "plugin")
+        hint = nearest(name, sorted({*KINDS[kind], *others}), "plugin")
     return Problem("config.unknown-plugin", f"no {kind} is called {plugin!r}", "", hint=hint)
 
 

@@ -1,5 +1,5 @@
-"""What a built-in plugin is, told from its code: texts, settings, where it runs, an example. `penstock plugins` and the pages of the
-reference are made of it. Needs no Spark.
+"""What a plugin is, told from its code or its specification: texts, settings, where it runs, an example. `penstock plugins` and the
+pages of the reference are made of it. Needs no Spark.
 
 The text of a processor is that of its module, the text of a connector that of its settings class.
 """
@@ -20,9 +20,19 @@ from penstock.config import Settings
 from penstock.config.units import parse_duration, parse_size
 from penstock.native import ExactlyOnceDestination, Example, Processor, Shape, Unsuitable, Where
 from penstock.plugins import builtin
+from penstock.plugins.dispensers import Dispenser
+from penstock_protocol.interfaces import Parameter, ParameterType, ValidationType
 
 _PLACES = {Where.PYTHON: "Python", Where.SPARK: "Spark"}
 _TYPES = {str: "text", bool: "true or false", int: "whole number", float: "number"}
+_WIRE_TYPES = {
+    ParameterType.STRING: "text",
+    ParameterType.INT: "whole number",
+    ParameterType.FLOAT: "number",
+    ParameterType.BOOL: "true or false",
+    ParameterType.FILE: "file",
+    ParameterType.DURATION: "duration",
+}
 _UNITS: Mapping[Any, str] = {parse_duration: "duration", parse_size: "size"}
 
 # The settings of an example where the code has none.
@@ -78,6 +88,9 @@ class Description:
     places: tuple[Place, ...]  # of a processor
     example: Mapping[str, Any]  # a whole pipeline file
     tested: bool  # the example has a test in it
+    runs: str = "in Spark"  # where
+    registry: str = "builtin"
+    version: str = builtin.VERSION
 
     def example_yaml(self, width: int = 110) -> str:
         return yaml.safe_dump(self.example, sort_keys=False, allow_unicode=True, width=width)
@@ -101,6 +114,32 @@ def describe(kind: str, name: str) -> Description:
         _tested_file(name, shown) if shown is not None else _plain_file(kind, name),
         shown is not None,
     )
+
+
+def describe_hosted(kind: str, d: Dispenser) -> Description:
+    """Of a connector that runs in a process of its own: what it says about itself."""
+    s = d.specification
+    settings = tuple(_parameter(name, p) for name, p in d.parameters(kind).items())
+    plugin = d.name if d.registry == "builtin" else f"standalone:{d.name}"
+    example = _hosted_file(kind, plugin, {one.name: one.default or "…" for one in settings if one.required})
+    text = s.description if s.description != s.summary else ""
+    guarantee = "at least once" if kind == "destination" else ""
+    about = (_sentence(s.summary), text, guarantee, settings, (), example, False)
+    return Description(kind, d.name, *about, runs="in a process of its own", registry=d.registry, version=d.version)
+
+
+def _parameter(name: str, p: Parameter) -> Setting:
+    choices = next((tuple(v.value.split(",")) for v in p.validations if v.type is ValidationType.INCLUSION), ())
+    required = any(v.type is ValidationType.REQUIRED for v in p.validations) and not p.default
+    return Setting(name, "choice" if choices else _WIRE_TYPES[p.type], choices, p.default, required, p.description)
+
+
+def _hosted_file(kind: str, plugin: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    source, destination = _node("in", "source", "generator", _OBJECTS), _files("out", "destination", {})
+    if kind == "source":
+        return _file({"connectors": [_node("in", "source", plugin, settings), destination]})
+    ends = [source, _node("out", "destination", plugin, settings)]
+    return _file({"guarantee": "at-least-once", "connectors": ends})
 
 
 def summary(kind: str, name: str) -> str:

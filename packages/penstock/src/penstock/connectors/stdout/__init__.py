@@ -1,0 +1,1 @@
+"""`stdout`: one line of standard output per record."""
