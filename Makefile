@@ -51,7 +51,7 @@ golden: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m scripts.docs
 
-# Rewrites the Python code of the messages in proto/.
+# Rewrites the Python and Go code of the messages in proto/, and the example that is made of the Go template.
 protocol: $(STAMP)
 	$(BIN)/python -m scripts.protocol
 

@@ -417,7 +417,7 @@ def main(name: str) -> int:
     if name == "two tongues" and handshake.dialect(os.environ) == 1:
         made = _said(summary="something else")
     code = serve(made) if isinstance(made, Connector) else server.serve(made)
-    if name == "stays":
+    if name == "stays" and code == 0:  # it was started by a host
         threading.Event().wait()
     return code
 

@@ -49,9 +49,9 @@ def _completion(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("words", "wanted"),
     [
         (["penstock", "doc"], ["doctor"]),
-        (["penstock", "plugins", ""], ["describe", "list"]),
+        (["penstock", "plugins", ""], ["describe", "install", "list", "remove", "validate"]),
         (["penstock", "plugins", "describe", "json"], ["json.decode", "json.encode"]),
-        (["penstock", "plugins", "describe", "--kind", "source", ""], ["files", "generator"]),
+        (["penstock", "plugins", "describe", "--kind", "source", "l"], ["lines"]),
         (["penstock", "plugins", "list", "--kind", ""], ["source", "destination", "processor"]),
         (["penstock", "run", "--on"], ["--once"]),
         (["penstock", "run", "p"], ["compopt -o default"]),  # files

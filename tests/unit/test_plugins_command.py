@@ -13,11 +13,13 @@ import pytest
 import yaml
 
 from penstock.pipeline import Pipeline
-from penstock.plugins import builtin
-from penstock.plugins.describe import Setting, describe, summary
+from penstock.plugins import builtin, registry
+from penstock.plugins.describe import Setting, describe, describe_hosted, summary
 
 PENSTOCK = str(Path(sys.executable).with_name("penstock"))
-ALL = [(kind, name) for kind, plugins in builtin.KINDS.items() for name in plugins]
+NATIVE = [(kind, name) for kind, plugins in builtin.KINDS.items() for name in plugins]
+HOSTED = [(kind, name) for name in registry.offered() for kind in registry.kinds(name)]
+ALL = NATIVE + HOSTED
 
 
 def _plugins(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -50,12 +52,15 @@ def test_everything_is_listed_by_kind() -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
     listed = [block.splitlines() for block in ended.stdout.split("\n\n")]
     assert [block[0] for block in listed] == ["sources", "destinations", "processors"]
-    assert [[line.split()[0] for line in block[1:]] for block in listed] == [sorted(p) for p in builtin.KINDS.values()]
+    by_kind = [
+        sorted(name for kind, name in ALL if kind == wanted) for wanted in ("source", "destination", "processor")
+    ]
+    assert [[line.split()[0] for line in block[1:]] for block in listed] == by_kind
     assert "  filter               Drops what its condition matches, on purpose.\n" in ended.stdout
 
 
 def test_one_kind_and_as_json() -> None:
-    assert _plugins("list", "--kind", "source").stdout.startswith("sources\n  files ")
+    assert _plugins("list", "--kind", "source").stdout.startswith("sources\n  chaos ")
     assert "processors" not in _plugins("list", "--kind", "source").stdout
     lines = [json.loads(line) for line in _plugins("list", "--json").stdout.splitlines()]
     assert sorted((one["kind"], one["name"]) for one in lines) == sorted(ALL)
@@ -108,7 +113,7 @@ def test_a_name_that_is_both_is_shown_as_both_unless_one_is_asked_for() -> None:
         (["files@v9"], "Nothing is called 'files@v9'", "write files without a version"),
         (["avro.decode"], "The processor 'avro.decode' of Conduit is not there", "give the payload a schema"),
         (["kafka"], "'kafka' of Conduit is not there", "there is no Kafka connector yet"),
-        (["file"], "'file' of Conduit is not there", "as a source: use `files` with `format: text`"),
+        (["file", "--kind", "processor"], "No processor is called 'file'", "did you mean 'filter'?"),
         (["log", "--kind", "source"], "No source is called 'log'", "'log' is a destination"),
         (["piks", "--kind", "processor"], "No processor is called 'piks'", "did you mean 'pick'?"),
     ],
@@ -141,7 +146,21 @@ def test_spark_is_not_imported() -> None:
 # -- descriptions ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "name"), ALL)
+@pytest.mark.parametrize(("kind", "name"), HOSTED)
+def test_everything_in_a_process_of_its_own_describes_itself(kind: str, name: str) -> None:
+    made = registry.hosted(kind, name)
+    assert made is not None
+    d = describe_hosted(kind, made)
+    assert d.summary.endswith(".")
+    assert (d.runs, d.registry, d.version) == ("in a process of its own", "builtin", made.version)
+    assert d.guarantee == ("at least once" if kind == "destination" else "")
+    assert all(s.meaning.endswith(".") and s.type for s in d.settings)
+    assert [s.name for s in d.settings] == list(made.parameters(kind))
+    shown = _plugins("describe", name, "--kind", kind).stdout
+    assert all(f"  {s.name} (" in shown for s in d.settings)
+
+
+@pytest.mark.parametrize(("kind", "name"), NATIVE)
 def test_everything_that_is_built_in_describes_itself(kind: str, name: str, tmp_path: Path) -> None:
     d = describe(kind, name)
     assert d.summary == summary(kind, name)

@@ -87,7 +87,8 @@ def _names(context: click.Context, _: click.Parameter, incomplete: str) -> list[
     from penstock.plugins import builtin, registry
 
     kind = context.params.get("kind")
-    names = sorted({*registry.offered(), *(n for k in KINDS if kind in (None, k) for n in builtin.KINDS[k])})
+    hosted = (n for n in registry.offered() if kind is None or kind in registry.kinds(n))
+    names = sorted({*hosted, *(n for k in KINDS if kind in (None, k) for n in builtin.KINDS[k])})
     return [CompletionItem(n) for n in names if n.startswith(incomplete)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -91,7 +92,8 @@ def problem(kind: str, plugin: str, others: Sequence[str] = ()) -> Problem | Non
     if other := next((k for k in KINDS if name in KINDS[k]), None):
         hint = f"{name!r} is a {other}"
     else:
-        hint = nearest(name, sorted({*KINDS[kind], *others}), "plugin")
+        own = difflib.get_close_matches(name, KINDS[kind], 1)  # what runs in Spark is meant more often
+        hint = nearest(name, own or sorted({*KINDS[kind], *others}), "plugin")
     return Problem("config.unknown-plugin", f"no {kind} is called {plugin!r}", "", hint=hint)
 
 

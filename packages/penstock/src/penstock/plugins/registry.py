@@ -47,6 +47,12 @@ def offered() -> list[str]:
     return sorted(_offered())
 
 
+def kinds(name: str) -> tuple[str, ...]:
+    """What a connector under the entry point is."""
+    made = direct(name)
+    return made.kinds if made is not None else ()
+
+
 def direct(name: str) -> Direct | None:
     """What a package offers under this name."""
     found = _offered().get(name, [])
@@ -122,7 +128,7 @@ def problem(kind: str, plugin: str) -> Problem | None:
         return Problem(
             "config.unknown-plugin", f"no {kind} in the plugins folder is called {name.name!r}", "", hint=hint
         )
-    return builtin.problem(kind, plugin, [n for n in offered() if kind in _HOSTED])
+    return builtin.problem(kind, plugin, [n for n in offered() if kind in kinds(n)])
 
 
 def _elsewhere(kind: str, name: PluginName) -> Problem | None:
