@@ -27,7 +27,6 @@ SUBJECT: Final = "opencdc.{}.schema.subject"
 VERSION: Final = "opencdc.{}.schema.version"
 PARTS: Final[Mapping[Part, tuple[str, ...]]] = {"key": ("key",), "payload": ("before", "after")}
 TYPES: Final = 8  # schemas for records of the same names, where a field has types that no union can hold
-CODE: Final = "wire.schema"
 _KEYS: Final = {part: (SUBJECT.format(part), VERSION.format(part)) for part in PARTS}
 
 
@@ -240,4 +239,4 @@ class Decoder:
 
 
 def _refuse_data(where: str, why: str) -> NoReturn:
-    raise Rejected(f"{where} can't be read: {why}", code=CODE, where=where) from None
+    raise Rejected(f"{where} can't be read: {why}", code="wire.schema", where=where) from None
