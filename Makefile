@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup
+# Two test processes, each with a Spark of its own; a file's tests stay together.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile
 
 .PHONY: setup demo test test-fast lint docs protocol golden bench crash lock clean
 
@@ -27,11 +29,11 @@ lint: $(STAMP)
 
 # The fast loop for people: no Spark is started.
 test-fast: $(STAMP)
-	$(BIN)/pytest -q -m "not spark and not crash and not long and not thorough"
+	$(PYTEST) -q -m "not spark and not crash and not long and not thorough"
 
 test: lint
 	@sh scripts/need-java.sh
-	$(BIN)/pytest -m "not long"
+	$(PYTEST) -m "not long"
 
 # The long campaigns; `make test` runs a fixed-seed share of them.
 crash: $(STAMP)

@@ -315,7 +315,7 @@ def test_what_is_no_plugin_is_refused_and_nothing_is_left(tmp_path: Path, text: 
 
 
 @pytest.mark.parametrize(
-    ("name", "version"), [("a/b", "1.0.0"), ("../a", "1.0.0"), ("a", "one"), ("", "1.0.0"), ("a", "(devel)")]
+    ("name", "version"), [("a/b", "1.0.0"), ("../a", "1.0.0"), ("a", "o/e"), ("", "1.0.0"), ("a", ""), ("a", "latest")]
 )
 def test_a_program_with_a_bad_name_or_version_is_refused(program: Callable[..., Path], name: str, version: str) -> None:
     path = program("x", "1.0.0")

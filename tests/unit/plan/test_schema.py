@@ -546,7 +546,7 @@ def test_an_open_payload_is_taken_by_its_values(name: str, value: Any, kept: Any
         ("a", {1}),
         ("m", {1: "x"}),
         ("m", {"\ud800": "x"}),
-        ("o", {"a": object()}),
+        ("o", {"a": object}),
         ("o", {1: 2}),
         (1, 2),
     ],

@@ -88,6 +88,7 @@ class PluginProcess:
             self._folder.cleanup()
             raise PluginError(f"{command[0]} can't be started: {e.strerror}", gone=True) from e
         self._last: list[str] = []  # the last lines on stderr, for an error that says why
+        self.plain: list[str] = []  # the first ones that have no level
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         self._err = threading.Thread(target=self._errors, args=(self.process.stderr,), daemon=True)
@@ -172,17 +173,20 @@ class PluginProcess:
     def _errors(self, err: IO[bytes]) -> None:
         for line in err:
             level, text = _parsed(line.decode(errors="replace").rstrip())
+            if not level:
+                self.plain = [*self.plain[:9], text]
+                level = "error" if text.startswith("panic:") else "debug"
             self._last = [*self._last[-9:], text]
             self._log(level, text)
 
 
 def _parsed(line: str) -> tuple[str, str]:
-    """JSON lines as plugins write them; other text is for those who debug, unless it is a panic."""
+    """JSON lines as plugins write them. Other text has no level: it is for those who debug, unless it is a panic."""
     try:
         found = json.loads(line)
         level, text = found.pop("@level"), found.pop("@message")
     except (ValueError, KeyError, AttributeError, TypeError):
-        return ("error" if line.startswith("panic:") else "debug"), line
+        return "", line
     more = " ".join(f"{name}={value}" for name, value in found.items() if not name.startswith("@"))
     return str(level), f"{text} {more}".rstrip()
 

@@ -505,6 +505,9 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
         ),
     },
     "Connectors in a process of their own": {
+        "host.unfit-record": Code(
+            "stop", "a source gave a record that no commit log can hold", "change it where it comes from"
+        ),
         "lines.position": Code("stop", "`lines` was given a position that it never gave", "reset the source"),
         "lines.path": Code("stop", "the path of `lines` is no file that can be read", "see to the path and its rights"),
         "lines.long": Code("stop", "a line is longer than `max-line-bytes`", "raise it, or set `long-lines: split`"),

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import signal
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from penstock_protocol.interfaces import DestinationPlugin, PluginError, SourcePlugin, Specification
 from penstock_protocol.process import PluginProcess
+from penstock_protocol.schemas import Schemas, SchemaService
 from penstock_protocol.server import Served
+from penstock_sdk import avro
 from penstock_sdk.connector import Connector
 from penstock_sdk.destination_plugin import DestinationAdapter
 from penstock_sdk.source_plugin import SourceAdapter
@@ -107,6 +110,14 @@ class Program(Subject):
     ) -> None:
         """`connector`: whose program it is, if that is known."""
         self.command, self.environment, self.connector = list(command), dict(environment or {}), connector
+        self.tokens: set[str] = set()  # of those that were started
+
+    @cached_property
+    def schemas(self) -> SchemaService:
+        """Many connectors send Avro, and ask their host to keep the schemas."""
+        made = SchemaService(Schemas(avro.check), lambda token: token in self.tokens)
+        atexit.register(made.close)
+        return made
 
     def start(self, patience: float, dialects: Sequence[int] = ()) -> Running:
         return Running(self, patience, dialects)
@@ -116,11 +127,13 @@ class Running(Started):
     def __init__(self, program: Program, patience: float, dialects: Sequence[int]) -> None:
         self.said: list[tuple[str, str]] = []  # what it logged: level and text
         self._token = secrets.token_hex(16)
+        program.tokens.add(self._token)
         try:
             self.process = PluginProcess(
                 program.command,
                 connector_id="conformance:kit",
                 token=self._token,
+                utilities=program.schemas.address,
                 log=lambda level, text: self.said.append((level, text)),
                 environment=program.environment,
                 patience=patience,

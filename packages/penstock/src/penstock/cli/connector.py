@@ -84,13 +84,12 @@ def test(
     setup = _setup(_settings("--source", source), _settings("--destination", destination), apart)
     signs = SIGNS if encodable("".join(SIGNS.values()), sys.stdout.encoding) == "".join(SIGNS.values()) else WORDS
     counts = dict.fromkeys(SIGNS, 0)
-    for result in run(Program(command), setup, records=records, patience=timeout):
-        counts[result.state] += 1
-        if as_json:
+    for results in _together(run(Program(command), setup, records=records, patience=timeout)):
+        counts[results[0].state] += len(results)
+        for result in results if as_json else ():
             out_json(_json(result))
-        else:
-            for line in _lines(result, signs):
-                out(line)
+        for line in _lines(results, signs) if not as_json else ():
+            out(line)
     if not as_json:
         out(f"\n{counts['passed']} passed, {counts['failed']} failed, {counts['not checked']} not checked")
     if counts["failed"]:
@@ -147,16 +146,33 @@ def _json(result: Result) -> dict[str, str]:
     return {**found, "expected": result.expected, "do": result.do}
 
 
-def _lines(result: Result, signs: Mapping[str, str]) -> Iterator[str]:
+def _together(results: Iterator[Result]) -> Iterator[list[Result]]:
+    """Neighbours that were not checked for the same reason; all others alone, and at once."""
+    held: list[Result] = []
+    for result in results:
+        same = result.state == "not checked" and held and held[0].reason == result.reason
+        if held and not same:
+            yield held
+            held = []
+        held.append(result)
+        if result.state != "not checked":
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+def _lines(results: Sequence[Result], signs: Mapping[str, str]) -> Iterator[str]:
+    result, names = results[0], ", ".join(r.check.name for r in results)
     # the sign is coloured after what a connector says was made printable
-    yield f"{signs[result.state]} {result.check.name}" if not sys.stdout.isatty() else _coloured(result, signs)
+    yield f"{signs[result.state]} {names}" if not sys.stdout.isatty() else _coloured(result, names, signs)
     for line in result.lines():
         yield _fold("    " + printable(line).replace("\n", " "))
 
 
-def _coloured(result: Result, signs: Mapping[str, str]) -> str:
+def _coloured(result: Result, names: str, signs: Mapping[str, str]) -> str:
     sys.stdout.write(colour(signs[result.state], COLOURS[result.state], sys.stdout) + " ")
-    return result.check.name
+    return names
 
 
 def _fold(text: str) -> str:

@@ -16,6 +16,9 @@ _VERSION = re.compile(
 )
 
 
+_ANY = re.compile(r"[0-9A-Za-z(][0-9A-Za-z.+_()-]{0,99}")
+
+
 @dataclass(frozen=True, slots=True)
 class PluginName:
     """Empty registry: any. Empty version: the newest."""
@@ -42,7 +45,8 @@ def is_name(text: str) -> bool:
 
 
 def is_version(text: str) -> bool:
-    return _VERSION.fullmatch(text) is not None
+    """Three numbers, or whatever else programs call themselves that can be a part of a name: `(devel)`."""
+    return _ANY.fullmatch(text) is not None and text != LATEST
 
 
 def same_version(asked: str, has: str) -> bool:
@@ -54,7 +58,7 @@ Part = tuple[int, int, str]
 
 
 def newness(version: str) -> tuple[tuple[int, ...], tuple[Part, ...]]:
-    """Sorts versions: by number, and what comes before a release before it."""
+    """Sorts versions: by number, and what comes before a release before it. What has no numbers is older than all that have."""
     found = _VERSION.fullmatch(version)
     if found is None:
         return (-1,), ()

@@ -215,7 +215,7 @@ def _asked(copy: Path, path: Path, log: Log) -> Specification:
         raise UsageError(
             f"{path} calls itself {found.name!r} {found.version!r}",
             code="plugins.install",
-            why="a name is letters, digits, dots and hyphens; a version is three numbers such as 1.2.0",
+            why="a name is letters, digits, dots and hyphens; a version is something like 1.2.0",
             hint="name it so in its specification",
         )
     return found
