@@ -505,6 +505,13 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
         ),
     },
     "Connectors in a process of their own": {
+        "host.gone": Code("retry", "the process of a connector has ended; it is started again", "see why in the log"),
+        "host.plugin": Code("stop, retry", "what a plugin program said, or that it is gone", "do what its words say"),
+        "host.connector": Code("stop", "an error of a connector that it did not expect", "tell its author"),
+        "host.open": Code("stop", "a connector was to be opened twice", "restart the pipeline, and report it"),
+        "host.position": Code(
+            "stop", "the last record of a log can't be read, so its source can't go on", "`penstock log verify`"
+        ),
         "host.unfit-record": Code(
             "stop", "a source gave a record that no commit log can hold", "change it where it comes from"
         ),

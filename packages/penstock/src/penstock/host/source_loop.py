@@ -61,6 +61,7 @@ class SourceLoop:
                     self._take(records)
                     self._acked()  # what came again may be settled already
         finally:
+            self._source.disconnected()  # a stop would wait for somebody who reads
             with self._changed:
                 self._ended = True
                 self._changed.notify_all()
