@@ -413,6 +413,7 @@ def main(name: str) -> int:
     if name == "ignores sigterm":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if name == "ctrl-c ends it":
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # who runs in the background inherits that it is ignored
         signal.signal = lambda *_: None
     if name == "two tongues" and handshake.dialect(os.environ) == 1:
         made = _said(summary="something else")

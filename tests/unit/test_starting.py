@@ -104,6 +104,7 @@ def test_one_that_was_given_up_leaves_the_jvm_that_is_in_use_alone(monkeypatch: 
 
     gateway: Any = Gateway()
     monkeypatch.setattr(SparkContext, "_gateway", gateway)
+    monkeypatch.setattr(SparkContext, "_jvm", None)  # both are put back: other tests of this process may use one
     jvm = FakeJvm()
 
     def start(launched: Launched) -> Any:
