@@ -69,16 +69,14 @@ def _walk(folder: Traversable, start: str) -> Iterator[tuple[str, Traversable]]:
 
 def _said(name: str, language: str, folder: Path) -> str:
     settings = "--source path={dir}/data --destination path={dir}/data"
-    program = "python ." if language == "python" else f"./{name}"
-    steps = [
-        ("pytest", "run the conformance kit over it")
-        if language == "python"
-        else ("go build", f"make the program {name}"),
-        (f"penstock connector test {settings} -- {program}", "the same, as a program"),
-        (f"penstock plugins install {'.' if language == 'python' else program}", "let pipelines use it"),
-    ]
-    if language == "go":
-        steps[1] = (steps[1][0], "run the conformance kit over it")
+    kit = "run the conformance kit over it"
+    if language == "python":
+        program, path, first, then = "python .", ".", ("pytest", kit), "the same, as a program"
+    else:
+        program = path = f"./{name}"
+        first, then = ("go build", f"make the program {name}"), kit
+    test = f"penstock connector test {settings} -- {program}"
+    steps = [first, (test, then), (f"penstock plugins install {path}", "add it to the plugins folder")]
     lines = columns(steps).splitlines()
     return "\n".join(
         [
