@@ -64,14 +64,10 @@ def made_go() -> dict[Path, str]:
 
 
 def rendered(name: str) -> dict[Path, bytes]:
-    """The files of a connector of this name: the template, with its name replaced and the dot before `gitignore`."""
-    return {
-        path.relative_to(GO_TEMPLATE).with_name(".gitignore" if path.name == "gitignore" else path.name): (
-            path.read_bytes().replace(GO_NAME.encode(), name.encode())
-        )
-        for path in sorted(GO_TEMPLATE.rglob("*"))
-        if path.is_file()
-    }
+    """The files of a connector of this name, as `penstock connector new` makes them."""
+    from penstock.cli.connector_new import files
+
+    return {Path(path): content for path, content in files(name, "go")}
 
 
 def _files() -> list[str]:
