@@ -6,7 +6,7 @@ COPY constraints.txt ./
 COPY packages ./packages
 RUN python -m venv /opt/penstock \
     && /opt/penstock/bin/pip install --no-cache-dir -c constraints.txt \
-        ./packages/penstock-protocol ./packages/penstock-sdk "./packages/penstock[spark]"
+        ./packages/penstock-protocol ./packages/penstock-sdk "./packages/penstock[spark,postgres,kafka]"
 
 FROM python:3.12-slim-bookworm
 # The versions of Debian's packages are those of the base image's release; pinning one breaks the build when it is replaced.

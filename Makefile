@@ -5,8 +5,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup
-# Two test processes, each with a Spark of its own; a file's tests stay together.
-PYTEST := $(BIN)/pytest -n 2 --dist loadfile
+# Two test processes, each with a Spark of its own; a file's tests stay together, in the order of tests/conftest.py.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: setup demo test test-fast lint docs protocol golden bench crash lock clean
 

@@ -4,7 +4,27 @@ from __future__ import annotations
 
 import sys
 
-from bench import chain, decode, fanout, formats, idle, log, processors, protocol, python, scale, start, text
+from bench import (
+    backpressure,
+    chain,
+    decode,
+    fanout,
+    formats,
+    guarantee,
+    hosted,
+    hosted_destination,
+    idle,
+    kafka,
+    kafka_out,
+    log,
+    postgres,
+    processors,
+    protocol,
+    python,
+    scale,
+    start,
+    text,
+)
 
 BENCHMARKS = {
     "start": start.main,
@@ -19,6 +39,13 @@ BENCHMARKS = {
     "idle": idle.main,
     "log": log.main,
     "protocol": protocol.main,
+    "hosted": hosted.main,
+    "hosted_destination": hosted_destination.main,
+    "postgres": postgres.main,
+    "kafka": kafka.main,
+    "kafka-out": kafka_out.main,
+    "guarantee": guarantee.main,
+    "backpressure": backpressure.main,
 }
 
 for name in sys.argv[1:] or BENCHMARKS:

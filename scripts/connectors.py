@@ -14,9 +14,16 @@ from scripts.markers import replaced
 ROOT = Path(__file__).parents[1]
 FOLDER = Path("docs", "reference")
 PAGES = {
+    "delta.md": [("destination", "delta")],
     "files.md": [("source", "files"), ("destination", "files")],
     "generator.md": [("source", "generator")],
+    "lines.md": [("destination", "lines")],
     "log-and-blackhole.md": [("destination", "log"), ("destination", "blackhole")],
+    "postgres.md": [("destination", "postgres")],
+    "jdbc.md": [("source", "jdbc")],
+    "kafka.md": [("source", "kafka")],
+    "kafka-destination.md": [("destination", "kafka")],
+    "queue.md": [("destination", "queue"), ("source", "queue")],
     "hosted-connectors.md": [(kind, name) for name in registry.offered() for kind in registry.kinds(name)],
 }
 

@@ -9,7 +9,7 @@ python=${PYTHON:-python3}
     exit 1
 }
 dev=$("$python" -c 'import tomllib; print(" ".join(repr(d) for d in tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"]))')
-packages="-e packages/penstock-protocol -e packages/penstock-sdk -e packages/penstock[spark]"
+packages="-e packages/penstock-protocol -e packages/penstock-sdk -e packages/penstock[spark,postgres,kafka]"
 
 echo "Setting up $venv (the first time this downloads Spark, about 450 MB) …"
 if command -v uv >/dev/null 2>&1; then

@@ -18,6 +18,7 @@ import (
 var destinationSettings = []plugin.Setting{
 	{Name: "path", Description: "The file that records are added to.", Type: plugin.File, Required: true},
 	{Name: "fail.contains", Description: "A record with this text in its raw payload is refused, to try what happens then.", Type: plugin.String},
+	{Name: "fail.rest", Description: "What follows such a record in its batch is refused as well, as by connectors that stop at the first error.", Type: plugin.Bool, Default: "false"},
 }
 
 // destination adds records to a file, a line of JSON each.
@@ -25,6 +26,7 @@ type destination struct {
 	log  hclog.Logger
 	path string
 	fail string
+	rest bool
 	file *os.File
 	size int64
 }
@@ -32,7 +34,7 @@ type destination struct {
 func newDestination(log hclog.Logger) plugin.Destination { return &destination{log: log} }
 
 func (d *destination) Configure(settings plugin.Settings) error {
-	d.path, d.fail = settings["path"], settings["fail.contains"]
+	d.path, d.fail, d.rest = settings["path"], settings["fail.contains"], settings.Bool("fail.rest")
 	return nil
 }
 
@@ -62,6 +64,10 @@ func (d *destination) Write(_ context.Context, records []*plugin.Record) []error
 	outcomes := make([]error, len(records))
 	var lines bytes.Buffer
 	for i, record := range records {
+		if d.rest && i > 0 && outcomes[i-1] != nil {
+			outcomes[i] = outcomes[i-1]
+			continue
+		}
 		if d.fail != "" && strings.Contains(string(record.GetPayload().GetAfter().GetRawData()), d.fail) {
 			outcomes[i] = fmt.Errorf("it contains %q", d.fail)
 			continue

@@ -485,10 +485,10 @@ def test_what_destinations_run_side_by_side_belongs_to_the_lane(many: Many) -> N
     seen: list[tuple[str | None, set[str]]] = []
 
     class Looks(Appender):
-        def write(self, d: Delivery) -> Any:
+        def write(self, d: Delivery, refuse: Any) -> Any:
             context = many.spark.sparkContext
             seen.append((context.getLocalProperty("spark.scheduler.pool"), set(context.getJobTags())))
-            return super().write(d)
+            return super().write(d, refuse)
 
     p = Pipeline("p").guarantee("at-least-once").source("in", "files", path=many.root / "p" / "in")
     for name in ("x", "y"):

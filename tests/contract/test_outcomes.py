@@ -18,7 +18,7 @@ from penstock.config import ConfigErrors
 from penstock.connectors.files.settings import FilesSourceSettings
 from penstock.connectors.files.source import FilesSource
 from penstock.errors import AccountError, PenstockError, Stop
-from penstock.native import Delivery, Known, Limits, NativeDestination, Ranges, Receipt, Retry
+from penstock.native import Delivery, Known, Limits, NativeDestination, Ranges, Receipt, Refuse, Retry
 from penstock.testing import faults
 from tests.support import oracle
 from tests.support.outcomes import Appender, Refusing, dead, delivered, judge, stamp, write_json
@@ -300,7 +300,7 @@ class Broken(NativeDestination[None]):
         super().__init__(None, "broken")
         self.up = up
 
-    def write(self, d: Delivery) -> Receipt:
+    def write(self, d: Delivery, refuse: Refuse) -> Receipt:
         assert d.rows is not None
         if not self.up.exists():
             raise Stop("the queue is down", code="test.down")

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from penstock import Pipeline
 from penstock.errors import Stop
-from penstock.native import Delivery, NativeDestination, Receipt
+from penstock.native import Delivery, NativeDestination, Receipt, Refuse
 from penstock.testing import faults
 from penstock_sdk.record import Record
 from tests.contract.test_formats import numbers, read, write
@@ -158,7 +158,7 @@ class Slow(NativeDestination[None]):
         super().__init__(None, "slow")
         self._look = look
 
-    def write(self, d: Delivery) -> Receipt:
+    def write(self, d: Delivery, refuse: Refuse) -> Receipt:
         assert d.rows is not None
         self._look()
         return Receipt(d.rows.count())

@@ -63,9 +63,9 @@ def _check(case: Case, tally: Tally, wrong: list[str], *, kills: int, files: int
 
 def test_kills_with_outcomes_cost_nothing(tmp_path: Path, gateway: Gateway) -> None:
     """The share that runs in CI."""
-    case, tally, wrong = campaign(tmp_path / "kept", gateway, kills=12, seed=5, files=30, lines=40)
+    case, tally, wrong = campaign(tmp_path / "kept", gateway, kills=8, seed=5, files=20, lines=40)
     print(tally)
-    _check(case, tally, wrong, kills=12, files=30, lines=40)
+    _check(case, tally, wrong, kills=8, files=20, lines=40)
 
 
 @pytest.mark.contract("C14", "S6", "S14", safeguard="roll-forward")

@@ -127,7 +127,7 @@ def test_it_says_what_it_is(start: Start) -> None:
     assert found.author
     required, above = Validation(ValidationType.REQUIRED), Validation(ValidationType.GREATER_THAN, "0")
     assert set(found.source) == {"path", "batch", "poll"}
-    assert set(found.destination) == {"path", "fail.contains"}
+    assert set(found.destination) == {"path", "fail.contains", "fail.rest"}
     assert found.source["path"].validations == found.destination["path"].validations == (required,)
     assert found.source["batch"] == Parameter("1000", "Records in a message, at most.", ParameterType.INT, (above,))
     assert all(p.description for p in (*found.source.values(), *found.destination.values()))
@@ -253,7 +253,9 @@ def test_a_source_with_nothing_to_read_stops_at_once(start: Start, tmp_path: Pat
 
 
 def test_teardown_ends_a_stream_that_is_open(start: Start, tmp_path: Path) -> None:
-    source = _source(start(), path=str(tmp_path / "comes-later"), poll="10m")
+    _write(start(), tmp_path / "kept", [_record(1)])
+    source = _source(start(), path=str(tmp_path / "kept"), poll="10m")
+    _read(source, 1)  # the stream runs
     source._call("Teardown")
     with pytest.raises(EndOfStream):
         source.read(WAIT)

@@ -16,7 +16,7 @@ from pyarrow import flight
 
 from penstock.errors import Retry, Stop
 from penstock.host.remote import Host
-from penstock.host.spec import SourceSpec
+from penstock.host.spec import SourceSpec, Status
 from penstock.log import Reader, Rows
 
 ROOT = Path(__file__).parents[2]
@@ -40,14 +40,21 @@ def start(tmp_path: Path) -> Iterator[Start]:
         host.kill()
 
 
-def _until(host: Host, **wanted: int) -> dict[str, Any]:
+def _until(host: Host, **wanted: int) -> Status:
     deadline = time.monotonic() + PATIENCE
     while True:
         found = host.status()
-        if all(found.get(name, 0) >= n for name, n in wanted.items()):
+        if all(getattr(found, name) >= n for name, n in wanted.items()):
             return found
         assert time.monotonic() < deadline, found
-        time.sleep(0.02)
+        host.wait(0.1, found)
+
+
+def _unacked(host: Host, n: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while (found := host.status()).unacked != n:
+        assert time.monotonic() < deadline, found
+        host.wait(0.1, found)
 
 
 def _numbers(rows: Iterator[Rows]) -> list[int]:
@@ -64,18 +71,19 @@ def _running(pid: int) -> bool:
 
 def test_the_life_of_a_source(start: Start, tmp_path: Path) -> None:
     host = start(records=500, batch=70, calls=tmp_path / "calls")
-    assert not host.status()["open"]
+    assert not host.status().open
     assert not (tmp_path / "calls").exists()  # nothing was called before the engine says so
     host.open()
     found = _until(host, end=500)
-    assert (found["read"], found["logged"], found["resent"], found["unacked"]) == (500, 500, 0, 500)
+    assert (found.read, found.logged, found.resent, found.unacked) == (500, 500, 0, 500)
     assert _numbers(host.rows(0, 500)) == list(range(1, 501))
     assert _numbers(host.rows(130, 140)) == list(range(131, 141))
     host.ack(100)
-    assert _until(host)["unacked"] == 400
-    assert host.stop(PATIENCE)
+    _unacked(host, 400)
+    host.stop()
+    _until(host, drained=1)
     host.ack(500)
-    assert _until(host, ended=1)["unacked"] == 0
+    assert _until(host, ended=1).unacked == 0
     host.close()
     assert not _running(host.pid)
     assert '"close"' in (tmp_path / "calls").read_text().splitlines()[-1]
@@ -87,14 +95,14 @@ def test_it_goes_on_right_after_what_is_in_the_log(start: Start, tmp_path: Path)
     _until(first, end=100)
     os.kill(first.pid, signal.SIGKILL)
     with pytest.raises(Retry, match="is gone"):
-        first.status()
+        _until(first, end=101)
     second = start(records=150, resend=30, calls=tmp_path / "calls")
     assert second.ready.end == 100
     assert second.ready.log_id == first.ready.log_id
     second.ack(100)  # what was logged before is acked by the position it is opened with
     second.open()
     found = _until(second, end=150)
-    assert (found["logged"], found["resent"]) == (50, 30)
+    assert (found.logged, found.resent) == (50, 30)
     assert _numbers(second.rows(0, 150)) == list(range(1, 151))
     second.close()
 
@@ -111,9 +119,9 @@ def test_a_source_that_fails_is_known_and_what_it_gave_stays(
     host = start(records=100, batch=10, read=read)
     host.open()
     _until(host, ended=1)
-    with pytest.raises(cls):
-        host.check()
-    assert host.stop(PATIENCE)
+    assert isinstance(host.trouble(), cls)
+    host.stop()
+    _until(host, drained=1)
     host.close()
     with Reader(tmp_path / "log") as reader:
         assert reader.end == 10
@@ -123,8 +131,7 @@ def test_a_connector_that_ends_its_process_is_a_host_that_is_gone(start: Start) 
     host = start(records=100, batch=10, read="panic after 1")
     host.open()
     with pytest.raises(Retry, match=r"The host of p:in is gone \(exit code 2\)"):
-        while True:
-            host.check()
+        _until(host, end=101)
 
 
 def test_a_second_writer_of_the_log_is_refused_by_name(start: Start) -> None:
@@ -140,7 +147,7 @@ def test_a_token_is_for_one_right(start: Start) -> None:
     for token in wrong:
         headers = [] if token is None else [(b"authorization", token)]
         with pytest.raises(flight.FlightUnauthenticatedError):
-            list(client.do_action(("status", b""), flight.FlightCallOptions(headers=headers)))
+            list(client.do_action(("stop", b""), flight.FlightCallOptions(headers=headers)))
     control = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {host._tokens['control']}".encode())])
     with pytest.raises(flight.FlightUnauthenticatedError):
         client.do_get(flight.Ticket(b'{"start": 0, "end": 0}'), control).read_all()

@@ -15,7 +15,7 @@ from penstock.connectors.files.settings import FilesDestinationSettings
 from penstock.native import DeliveryId, Receipt, Refusal, Staged
 from penstock.testing import faults
 
-D = DeliveryId("p", "in", "out", 5, "f" * 32, fence=1)
+D = DeliveryId("p", "in", "out", 5, "f" * 32, fence=1, epoch=7)
 
 
 def never(refusal: Refusal) -> bool:

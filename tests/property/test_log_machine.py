@@ -608,7 +608,7 @@ class LogMachine(RuleBasedStateMachine):
 
 
 def test_random_histories() -> None:
-    run_state_machine_as_test(LogMachine, settings=settings(CI, max_examples=40, stateful_step_count=40))
+    run_state_machine_as_test(LogMachine, settings=settings(CI, max_examples=25, stateful_step_count=40))
 
 
 @pytest.mark.long
@@ -774,7 +774,7 @@ INDEX_DAMAGE = given(plan=PLANS, data=st.data())
 
 
 def test_damage_is_reported_where_it_is_and_costs_nothing_else() -> None:
-    settings(CI, max_examples=60)(DAMAGE(check_damage))()
+    settings(CI, max_examples=40)(DAMAGE(check_damage))()
 
 
 def test_a_flipped_bit_in_an_index_costs_no_record() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 import fcntl
 import os
 import pty
@@ -28,8 +29,8 @@ PATIENCE = 300.0
 CASE = "/tmp/some-case"
 
 _WORDS = (
-    (re.compile(r"\[ *\d+\.\d s\]"), "[N s]"),
-    (re.compile(r"\b\d+\.\d s\b"), "N s"),
+    (re.compile(r"\[ *(\d+\.\d s|[\d:]+)\]"), "[N s]"),
+    (re.compile(r"\b(\d+\.\d s|\d+ min \d\d s)\b"), "N s"),
     (re.compile(r"\bprocess \d+\b|\bpid \d+\b"), "process PID"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d)?( UTC)?"), "TIME"),
     (re.compile(r"\bon \S+, started\b"), "on MACHINE, started"),
@@ -99,7 +100,9 @@ def compare(name: str, folder: Path, arguments: Sequence[str], said: str, code: 
         file.write_text(text)
         return
     assert file.exists(), f"{file.name} is missing: run `make golden`"
-    assert text == file.read_text(), "if that is what it should say now, run `make golden`"
+    wanted = file.read_text()
+    difference = "\n".join(difflib.unified_diff(wanted.splitlines(), text.splitlines(), lineterm=""))
+    assert text == wanted, f"if that is what it should say now, run `make golden`:\n{difference}"
 
 
 def settled(said: str, folder: Path) -> str:

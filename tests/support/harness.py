@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 
 from penstock.testing.child import Spec, read_trace
 from tests.support import oracle
+from tests.support.zygote import Child, started
 
 PIPELINE = """\
 version: "2.2"
@@ -124,7 +124,7 @@ class Case:
 
 @dataclass
 class Running:
-    process: subprocess.Popen[str]
+    process: Child
     trace: Path
     ended: Ended | None = None
 
@@ -169,7 +169,7 @@ class Running:
         return self.ended
 
 
-_children: list[subprocess.Popen[str]] = []
+_children: list[Child] = []
 
 
 def end_children() -> None:
@@ -181,15 +181,8 @@ def end_children() -> None:
             child.wait()
 
 
-def start_child(spec: Path) -> subprocess.Popen[str]:
-    child = subprocess.Popen(
-        [sys.executable, "-m", "penstock.testing.child", str(spec)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        cwd=Path(__file__).parents[2],
-    )
+def start_child(spec: Path) -> Child:
+    child = started(spec)
     _children.append(child)
     return child
 

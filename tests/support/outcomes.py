@@ -178,7 +178,7 @@ class Appender(NativeDestination[None]):
         super().__init__(None, name)
         self.path = path
 
-    def write(self, d: Delivery) -> Receipt:
+    def write(self, d: Delivery, refuse: Refuse) -> Receipt:
         assert d.rows is not None
         rows = d.rows.orderBy("seq", "part").select("after").collect()
         with self.path.open("ab") as f:

@@ -69,7 +69,9 @@ class State:
         keeper = DeadLetters(
             cast(Work, SimpleNamespace(state=self.path, lane=self.ledger.lane(self.pipeline, self.source)))
         )
-        name = DeliveryId(self.pipeline, self.source, "dead-letters", s.batch, f"{s.batch:032x}", self.ledger.fence)
+        name = DeliveryId(
+            self.pipeline, self.source, "dead-letters", s.batch, f"{s.batch:032x}", self.ledger.fence, s.epoch
+        )
         staged = keeper.write_letters(name, "attempt", letters) if letters else None
         if staged:
             deliveries.append(Prepared("dead-letters", name.hash, "", {}, staged.to_json(), 0, kind=Kind.DEAD_LETTERS))

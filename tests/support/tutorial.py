@@ -22,6 +22,7 @@ from tests.support.pages import Block, blocks
 TIMEOUT = 400
 _VARIES = [
     (re.compile(r"\b[0-9.]+ ?s\b"), "# s"),
+    (re.compile(r" \([0-9]:[0-9]{2}:[0-9]{2}\)"), ""),  # what pytest adds after a minute
     (re.compile(r",? *[0-9,.]+ records/s"), ""),  # shown of fast runs alone
     (re.compile(r"\b[0-9a-f]{8,}\b"), "#"),
     (re.compile(r"\b20\d\d-\d\d-\d\d[ T][0-9:.]+Z?"), "#"),

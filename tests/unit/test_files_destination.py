@@ -30,7 +30,7 @@ def made(root: Path) -> FilesDestination:
 
 
 def delivery(batch: int = 1, *, pipeline: str = "p", lane: str = "in", hash: str = HASH) -> DeliveryId:
-    return DeliveryId(pipeline, lane, "out", batch, hash, fence=3)
+    return DeliveryId(pipeline, lane, "out", batch, hash, fence=3, epoch=7)
 
 
 def folder_of(d: DeliveryId) -> str:
@@ -280,7 +280,7 @@ def test_names_sort_in_the_order_of_delivery(tmp_path: Path) -> None:
 
 
 def attempt_at(d: DeliveryId, attempt_id: str = "attempt") -> Delivery:
-    return Delivery(d.pipeline, d.lane, d.destination, d.batch, d.hash, d.fence, attempt=1, attempt_id=attempt_id)
+    return Delivery(**vars(d), attempt=1, attempt_id=attempt_id)
 
 
 def lines(folder: Path, *texts: str) -> list[Path]:

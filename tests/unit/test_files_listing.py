@@ -165,6 +165,20 @@ def test_a_file_that_never_settles_is_given_up_waiting_for(tmp_path: Path, monke
     assert not list_.settling()
 
 
+def test_a_file_that_has_settled_since_the_last_look_is_still_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a slow machine seconds pass between two lines: a run that ends by itself must not end without it."""
+    (tmp_path / "a").write_text("x")
+    list_ = Listing(tmp_path, 1.0)
+    assert list_.settled() == []
+    now = time.monotonic() + 5
+    monkeypatch.setattr("penstock.connectors.files.listing.time.monotonic", lambda: now)
+    assert list_.settling()
+    assert [Path(entry.path).name for entry in list_.settled()] == ["a"]
+    assert not list_.settling()
+
+
 # -- what is listed -------------------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,20 +79,31 @@ def _records(*positions: int) -> list[Record]:
     return [Record({"n": n}, position=b"%d" % n) for n in positions]
 
 
+def _soon(holds: Callable[[], bool]) -> None:
+    """Acks are sent by a thread of their own."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 class Running:
     """A loop in a thread of its own."""
 
     def __init__(self, source: SourcePlugin, writer: Writer, resends: Resends | None = None) -> None:
         self.loop = SourceLoop(source, writer, Resends() if resends is None else resends)
         self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._run, args=[body]) for body in (self.loop.run, self.loop.send_acks)
+        ]
+        for thread in self._threads:
+            thread.start()
 
-    def _run(self) -> None:
+    def _run(self, body: Callable[[], None]) -> None:
         try:
-            self.loop.run()
+            body()
         except BaseException as e:
-            self.error = e
+            self.error = self.error or e
 
     def until(self, **wanted: int) -> None:
         with self.loop._changed:
@@ -100,8 +112,12 @@ class Running:
             )
 
     def end(self) -> None:
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive()
+        reading, acking = self._threads
+        reading.join(PATIENCE)
+        self.loop.end_acks()
+        acking.join(PATIENCE)
+        assert not reading.is_alive()
+        assert not acking.is_alive()
 
 
 def test_records_are_logged_in_order_and_acked_when_they_are_settled(told: type[Told], tmp_path: Path) -> None:
@@ -110,18 +126,18 @@ def test_records_are_logged_in_order_and_acked_when_they_are_settled(told: type[
         run = Running(_opened(told), writer)
         run.until(read=6)
         assert told.acks == []
-        run.loop.acked(2)
-        assert told.acks == [b"1", b"2"]
-        run.loop.acked(1)  # late news
-        run.loop.acked(5)
-        assert told.acks == [b"1", b"2", b"3", b"4", b"5"]
+        run.loop.acked(2, {})
+        _soon(lambda: told.acks == [b"1", b"2"])
+        run.loop.acked(1, {})  # late news
+        run.loop.acked(5, {})
+        _soon(lambda: told.acks == [b"1", b"2", b"3", b"4", b"5"])
         run.loop.stop()
         assert run.loop.wait_drained(PATIENCE)
-        run.loop.acked(6)
+        run.loop.acked(6, {})
         run.end()
         assert run.error is None
-        assert told.acks == [b"1", b"2", b"3", b"4", b"5", b"6"]
-        assert run.loop.status().ended
+        _soon(lambda: told.acks == [b"1", b"2", b"3", b"4", b"5", b"6"])
+        assert run.loop.counts().ended
     assert _logged(tmp_path / "log") == [b"1", b"2", b"3", b"4", b"5", b"6"]
 
 
@@ -130,13 +146,13 @@ def test_what_comes_again_is_not_logged_twice_and_acked_in_its_place(told: type[
     with Writer(tmp_path / "log") as writer:
         run = Running(_opened(told), writer)
         run.until(read=7)
-        assert run.loop.status().resent == 2
-        run.loop.acked(2)  # 1 and 2: the second 2 stands behind 3, which is not settled
-        assert told.acks == [b"1", b"2"]
-        run.loop.acked(4)
-        assert told.acks == [b"1", b"2", b"3", b"2", b"3", b"4"]
+        assert run.loop.counts().resent == 2
+        run.loop.acked(2, {})  # 1 and 2: the second 2 stands behind 3, which is not settled
+        _soon(lambda: told.acks == [b"1", b"2"])
+        run.loop.acked(4, {})
+        _soon(lambda: told.acks == [b"1", b"2", b"3", b"2", b"3", b"4"])
         run.loop.stop()
-        run.loop.acked(5)
+        run.loop.acked(5, {})
         run.end()
     assert _logged(tmp_path / "log") == [b"1", b"2", b"3", b"4", b"5"]
 
@@ -146,12 +162,12 @@ def test_what_is_settled_already_is_acked_as_soon_as_it_comes_again(told: type[T
     with Writer(tmp_path / "log") as writer:
         run = Running(_opened(told), writer)
         run.until(read=2)
-        run.loop.acked(2)
+        run.loop.acked(2, {})
         told.given.append(_records(1, 2))
         run.until(read=4)
         run.loop.stop()
         run.end()
-        assert told.acks == [b"1", b"2", b"1", b"2"]
+        _soon(lambda: told.acks == [b"1", b"2", b"1", b"2"])
 
 
 def test_after_a_stop_what_was_fetched_is_logged_and_acked(told: type[Told], tmp_path: Path) -> None:
@@ -163,10 +179,10 @@ def test_after_a_stop_what_was_fetched_is_logged_and_acked(told: type[Told], tmp
         assert run.loop.wait_drained(PATIENCE)
         with Reader(tmp_path / "log") as reader:
             assert reader.end == 3  # and durable
-        assert not run.loop.status().ended
-        run.loop.acked(3)
+        assert not run.loop.counts().ended
+        run.loop.acked(3, {})
         run.end()
-        assert told.acks == [b"1", b"2", b"3"]
+        _soon(lambda: told.acks == [b"1", b"2", b"3"])
 
 
 def test_a_stop_before_any_record_ends_it(told: type[Told], tmp_path: Path) -> None:
@@ -183,7 +199,7 @@ def test_an_error_of_the_source_ends_the_loop_with_its_words(told: type[Told], t
         run = Running(_chaos(records=10, batch=2, read="fail after 2"), writer)
         run.end()
         assert run.error is not None
-        assert run.loop.status().logged == 4
+        assert run.loop.counts().logged == 4
         assert run.loop.wait_drained(PATIENCE)
 
 
@@ -208,7 +224,7 @@ def test_twenty_starts_of_a_source_that_always_sends_its_last_thousand_again(tmp
             source = _chaos(last, records=10_000_000, batch=chance.randint(50, 700), resend=1000)
             run = Running(source, writer, resends)
             run.until(read=chance.randint(200, 1500))
-            run.loop.acked(chance.randint(0, writer.end))
+            run.loop.acked(chance.randint(0, writer.end), {})
             source.teardown()  # read raises: it is not open
             run.end()
             resent += resends.count
@@ -227,21 +243,21 @@ def test_a_full_log_stops_the_reading_until_there_is_room(tmp_path: Path) -> Non
         run = Running(source, writer)
         for _ in range(40):
             end = writer.commit()
-            if run.loop.status().read == 2000:
+            if run.loop.counts().read == 2000:
                 break
             assert writer.size <= 400_000
             if end:
-                run.loop.acked(end)
+                run.loop.acked(end, {})
                 offsets.ack_through("lane", end - 1)
                 offsets.flush()  # the writer compacts by itself
             with run.loop._changed:
                 run.loop._changed.wait(0.2)
         run.until(read=2000)
         run.loop.stop()
-        run.loop.acked(writer.end)
+        run.loop.acked(writer.end, {})
         run.end()
         assert run.error is None
-        assert run.loop.status().logged == 2000
+        assert run.loop.counts().logged == 2000
 
 
 @pytest.mark.parametrize("dialect", [1, 2])
@@ -258,7 +274,7 @@ def test_a_program_in_each_dialect(tmp_path: Path, dialect: int) -> None:
         run.until(read=300)
         run.loop.stop()
         assert run.loop.wait_drained(PATIENCE)
-        run.loop.acked(300)
+        run.loop.acked(300, {})
         run.end()
         assert run.error is None
         source.teardown()
@@ -280,8 +296,14 @@ def test_the_window_forgets_what_is_far_back_and_keeps_what_came_again() -> None
 
 def test_nothing_is_acked_before_what_came_before_it() -> None:
     waiting = Unacked()
-    waiting.add([(0, b"a"), (1, b"b"), (0, b"a"), (2, b"c")])
-    assert waiting.through(1) == [b"a"]
-    assert waiting.through(1) == []
-    assert waiting.through(3) == [b"b", b"a", b"c"]
+    waiting.add([0, 1, 0, 2], [b"a", b"b", b"a", b"c"])
+    waiting.add(range(3, 6), [b"d", b"e", b"f"])
+    assert waiting.has(1)
+    assert waiting.through(1, 10) == [([0], [b"a"])]
+    assert not waiting.has(1)
+    assert waiting.through(1, 10) == []
+    assert len(waiting) == 6
+    assert waiting.through(5, 2) == [([1, 0], [b"b", b"a"])]
+    assert waiting.through(5, 10) == [([2], [b"c"]), (range(3, 5), [b"d", b"e"])]
+    assert waiting.through(6, 10) == [(range(5, 6), [b"f"])]
     assert len(waiting) == 0

@@ -89,7 +89,7 @@ class Lane:
             numbers = Account(1, {"out": Sums()}, Letters("in", lambda _: (b"", {})), 0)
             target = StagedTarget(self.stage(s), Part())
             if prepared:
-                staged = StagedBatch(None, Part(), {"out": target}, None)  # type: ignore[arg-type]
+                staged = StagedBatch(None, Part(), {"out": target}, None, work.workdir(s))  # type: ignore[arg-type]
                 prepare(work, s, attempt, numbers, Admitted({}, {}, {}), staged)
             if changed:
                 self.write("line\nmore\n")
@@ -250,7 +250,7 @@ def test_a_batch_with_a_record_that_is_too_large_is_run_again_so_that_it_becomes
         if not work.refuse_large:
             raise TooLarge("A record has 99 bytes", code="record.too-large")
         numbers = Account(1, {"out": Sums()}, Letters("in", lambda _: (b"", {})), 0)
-        staged = StagedBatch(None, Part(), {"out": StagedTarget(lane.stage(s), Part())}, None)  # type: ignore[arg-type]
+        staged = StagedBatch(None, Part(), {"out": StagedTarget(lane.stage(s), Part())}, None, work.workdir(s))  # type: ignore[arg-type]
         prepare(work, s, attempt, numbers, Admitted({}, {}, {}), staged)
         return numbers
 

@@ -202,10 +202,10 @@ def test_lines_stay_above_a_table_that_vanishes(tmp_path: Path) -> None:
     code, written = in_terminal(tmp_path)
     assert code == 0
     assert "0.0 s  checking …" in written
-    assert "p/in: recovery: batch 2 was open: run-again\r\n" in written
+    assert "p/in: recovery: batch 2 was begun and not delivered; it runs again\r\n" in written
     assert "[bold]a record[/bold] " + "x" * 100 + "\N{REPLACEMENT CHARACTER}[2J\r\n" in written
     assert "processing batch 3 (1.2 MB)" in written
-    assert "batch 2 " not in written.replace("batch 2 was open", "")
+    assert "batch 2 " not in written.replace("batch 2 was begun", "")
     last = written.rpartition("\x1b[2K")[2]
     assert last.strip() == "the end"
 
@@ -244,7 +244,11 @@ def test_a_pipe_gets_lines_with_the_time_in_front(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == ""
     assert "\x1b" not in ended.stderr
-    assert re.search(r"^\[ +\d\.\d s\] p/in: recovery: batch 2 was open: run-again$", ended.stderr, re.MULTILINE)
+    assert re.search(
+        r"^\[ +\d\.\d s\] p/in: recovery: batch 2 was begun and not delivered; it runs again$",
+        ended.stderr,
+        re.MULTILINE,
+    )
     assert ended.stderr.endswith("the end\n")
 
 

@@ -53,7 +53,7 @@ def test_being_exactly_once_is_being_that_class() -> None:
     public = {name for name in vars(ExactlyOnceDestination) if not name.startswith("_")}
     promise = {"stage", "commit", "find", "discard"}
     short_cut = {"lines", "staging_folder", "adopt"}  # for those whose staged form is lines of text
-    assert public == promise | short_cut | {"write", "may_refuse"}
+    assert public == promise | short_cut | {"write"}
 
 
 def test_exactly_once_gives_more_where_less_is_asked_for() -> None:
@@ -70,15 +70,15 @@ def test_exactly_once_gives_more_where_less_is_asked_for() -> None:
             assert refuse(Refusal(1, 0, "no"))
             return Receipt(s.rows)
 
-    delivery = Delivery("p", "in", "out", 1, "h", 1, attempt=1, attempt_id="a")
-    assert D(None, "out").write(delivery) == Receipt(3)
+    delivery = Delivery("p", "in", "out", 1, "h", 1, 7, attempt=1, attempt_id="a")
+    assert D(None, "out").write(delivery, lambda _: True) == Receipt(3)
     assert calls == ["stage", "commit"]
 
 
 def test_an_author_need_not_write_what_has_a_default() -> None:
     d: ExactlyOnceDestination[None] = ExactlyOnceDestination(None, "out")
     d.check()
-    delivery = Delivery("p", "in", "out", 1, "h", 1, attempt=1, attempt_id="a")
+    delivery = Delivery("p", "in", "out", 1, "h", 1, 7, attempt=1, attempt_id="a")
     assert d.lines(delivery, {}) is None
     for shape in native.Shape:
         assert d.unfit({}, shape, None) is None  # type: ignore[arg-type]

@@ -231,7 +231,7 @@ def test_an_unknown_plugin_of_any_kind_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"path": ""}, {"path": "x", "pth": "y"}, {"path": "x", "settle": "-1s"}])
 def test_settings_that_are_wrong_are_refused(settings: dict[str, object]) -> None:
-    pipeline = Pipeline("p").source("in", "files", **settings).destination("out", "files", path="/out")  # type: ignore[arg-type]
+    pipeline = Pipeline("p").source("in", "files", **settings).destination("out", "files", path="/out")
     assert len(problems(pipeline.plan)) == 1
 
 

@@ -112,7 +112,7 @@ def test_a_name_that_is_both_is_shown_as_both_unless_one_is_asked_for() -> None:
         (["xyzzy"], "Nothing is called 'xyzzy'", "`penstock plugins list` shows all of them"),
         (["files@v9"], "Nothing is called 'files@v9'", "write files without a version"),
         (["avro.decode"], "The processor 'avro.decode' of Conduit is not there", "give the payload a schema"),
-        (["kafka"], "'kafka' of Conduit is not there", "there is no Kafka connector yet"),
+        (["s3"], "'s3' of Conduit is not there", "as a source: there is no S3 connector yet"),
         (["file", "--kind", "processor"], "No processor is called 'file'", "did you mean 'filter'?"),
         (["log", "--kind", "source"], "No source is called 'log'", "'log' is a destination"),
         (["piks", "--kind", "processor"], "No processor is called 'piks'", "did you mean 'pick'?"),

@@ -197,7 +197,16 @@ def test_batches_are_not_said_one_by_one_and_what_matters_is() -> None:
     assert said("batch", "p", "in", {"batch": 1, "records": 2}) == ""
     assert said("snapshot", "p", "in", {"batch": 1}) == ""
     assert said("recovery", "p", "in", {"batch": 2, "state": "open", "action": "run-again"}) == (
-        "p/in: recovery: batch 2 was open: run-again"
+        "p/in: recovery: batch 2 was begun and not delivered; it runs again"
+    )
+    assert said("recovery", "p", "in", {"batch": 2, "state": "taken", "action": "discard"}) == (
+        "p/in: recovery: batch 2 was taken: discard"
+    )
+    assert said("recovered", "p", "in", {"batch": 41, "destination": "pg", "there": True}) == (
+        "p/in: recovery: batch 41 was delivered to 'pg' before the crash; not sent again"
+    )
+    assert "'pg' before the crash; it is now" in said(
+        "recovered", "p", "in", {"batch": 41, "destination": "pg", "there": False}
     )
     assert said("something new", "p", "in", {"a": 1}) == "p/in: something new"
 
@@ -387,6 +396,17 @@ def test_what_remains_is_said_with_the_command_that_goes_on() -> None:
     assert text.endswith("to go on:  penstock run p.yaml --once")
     lossy = ending(summary, replace(HERE, forced=True, at_most_once=frozenset({"orders"})))
     assert "Nothing is lost" not in lossy
+
+
+def test_what_remains_in_a_log_is_no_file() -> None:
+    ran = replace(HERE, no_files=frozenset({("orders", "in")}))
+    for left, text in (
+        (Remaining(0, 0, 0, 1234), "  in: 1,234 records remain for the next start\n"),
+        (Remaining(1, 1, 90, 1), "  in: 1 record remains for the next start\n"),
+        (Remaining(2, 2, 90, None), "  in: an unknown number of records remain for the next start\n"),
+    ):
+        assert text in ending(Summary((result(lane_result(remaining=left)),)), ran)
+    assert "5 records remain" in ending(Summary((result(lane_result(remaining=Remaining(0, 0, 0, 5))),)), HERE)
 
 
 def test_what_is_held_can_be_looked_at() -> None:

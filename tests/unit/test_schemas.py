@@ -12,7 +12,16 @@ import grpc
 import pytest
 
 from penstock_protocol.pb.connutils.v1 import schema_service_pb2 as pb
-from penstock_protocol.schemas import Registry, Schema, SchemaClient, SchemaError, Schemas, SchemaService, StoredSchemas
+from penstock_protocol.schemas import (
+    Registry,
+    Schema,
+    SchemaClient,
+    SchemaError,
+    Schemas,
+    SchemaService,
+    StoredSchemas,
+    read_schemas,
+)
 from penstock_sdk import avro
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "vectors" / "wire"
@@ -163,3 +172,73 @@ def test_the_recorded_calls_get_the_recorded_answers() -> None:
             assert found.data == base64.b64decode(expected["bytes"])
             seen += 1
     assert seen == 10
+
+
+def test_a_reader_sees_every_schema_that_is_complete_and_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "schemas"
+    owner = StoredSchemas(path, avro.check)
+    ends = [path.stat().st_size]
+    for subject, data in [("a", LONG), ("a", TEXT), ("b", LONG)]:
+        owner.create(subject, data)
+        ends.append(path.stat().st_size)
+    complete = path.read_bytes()
+    assert [read_schemas(path).by_id(n) for n in (1, 2, 3)] == [owner.by_id(n) for n in (1, 2, 3)]
+    owner.close()
+    torn = tmp_path / "torn"
+    for size in range(len(complete) + 1):
+        torn.write_bytes(complete[:size])
+        found = read_schemas(torn)
+        there = sum(size >= end for end in ends[1:])
+        assert [found.by_id(n).id for n in range(1, there + 1)] == list(range(1, there + 1))
+        with pytest.raises(SchemaError) as caught:
+            found.by_id(there + 1)
+        assert caught.value.missing
+        assert torn.read_bytes() == complete[:size]
+    torn.chmod(0o400)
+    assert read_schemas(torn).get("b", 1).data == LONG
+
+
+def test_a_reader_makes_no_file_and_no_schema(tmp_path: Path) -> None:
+    path = tmp_path / "schemas"
+    found = read_schemas(path)
+    with pytest.raises(SchemaError, match="subject not found") as caught:
+        found.get("a", 1)
+    assert caught.value.missing
+    with pytest.raises(SchemaError, match="only read"):
+        found.create("a", LONG)
+    assert not path.exists()
+
+
+def test_a_reader_sees_what_its_owner_adds_later(tmp_path: Path) -> None:
+    path = tmp_path / "schemas"
+    owner = StoredSchemas(path, avro.check)
+    before = read_schemas(path)
+    owner.create("a", LONG)
+    assert read_schemas(path).get("a", 1) == owner.get("a", 1)
+    with pytest.raises(SchemaError, match="subject not found"):
+        before.get("a", 1)
+    assert owner.create("a", TEXT).version == 2
+    owner.close()
+
+
+def test_a_reader_refuses_what_is_damaged_or_newer(tmp_path: Path) -> None:
+    path = tmp_path / "schemas"
+    stored = StoredSchemas(path, avro.check)
+    stored.create("a", LONG)
+    stored.create("a", TEXT)
+    stored.close()
+    first, second, third = path.read_bytes().splitlines(keepends=True)
+    for lines, why in [
+        ([first, second[:-9] + b"\n", third], "line 2: it is damaged"),
+        ([first, third], ""),  # it would be cut by its owner
+        ([first, third, second], "line 2: it is damaged"),
+        ([b'{"format": "penstock schemas", "version": 2}\n', second], "version 2"),
+        ([b'{"format": "something else"}\n', second], "holds no schemas"),
+    ]:
+        path.write_bytes(b"".join(lines))
+        if why:
+            with pytest.raises(SchemaError, match=why):
+                read_schemas(path)
+        else:
+            with pytest.raises(SchemaError, match="subject not found"):
+                read_schemas(path).get("a", 1)

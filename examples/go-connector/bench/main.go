@@ -1,11 +1,12 @@
 // A connector for measuring, on the same plumbing: a source that makes records up and a destination that forgets them, so that what is
-// left is the cost of the protocol. Driven by `python -m bench protocol`.
+// left is the cost of the protocol. Driven by `python -m bench protocol` and others.
 package main
 
 import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"strconv"
 
 	"github.com/hashicorp/go-hclog"
@@ -26,8 +27,11 @@ func main() {
 			{Name: "size", Description: "Bytes of a payload.", Type: plugin.Int, Default: "25", GreaterThan: "0"},
 			{Name: "batch", Description: "Records in a message, at most.", Type: plugin.Int, Default: "1000", GreaterThan: "0"},
 		},
+		DestinationSettings: []plugin.Setting{
+			{Name: "total", Description: "A file that gets the number of records, at the end.", Type: plugin.String},
+		},
 		NewSource:      func(hclog.Logger) plugin.Source { return &generator{} },
-		NewDestination: func(hclog.Logger) plugin.Destination { return forgetful{} },
+		NewDestination: func(hclog.Logger) plugin.Destination { return &forgetful{} },
 	})
 }
 
@@ -80,9 +84,26 @@ func (g *generator) Ack(_ context.Context, positions [][]byte) error {
 
 func (g *generator) Teardown(context.Context) error { return nil }
 
-type forgetful struct{}
+type forgetful struct {
+	total string
+	count int
+}
 
-func (forgetful) Configure(plugin.Settings) error                 { return nil }
-func (forgetful) Open(context.Context) error                      { return nil }
-func (forgetful) Write(context.Context, []*plugin.Record) []error { return nil }
-func (forgetful) Teardown(context.Context) error                  { return nil }
+func (f *forgetful) Configure(settings plugin.Settings) error {
+	f.total = settings["total"]
+	return nil
+}
+
+func (f *forgetful) Open(context.Context) error { return nil }
+
+func (f *forgetful) Write(_ context.Context, records []*plugin.Record) []error {
+	f.count += len(records)
+	return nil
+}
+
+func (f *forgetful) Teardown(context.Context) error {
+	if f.total == "" {
+		return nil
+	}
+	return os.WriteFile(f.total, []byte(strconv.Itoa(f.count)), 0o644)
+}

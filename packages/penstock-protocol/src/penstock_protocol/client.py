@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -29,10 +29,14 @@ from penstock_protocol.interfaces import (
 from penstock_protocol.pb.plugin.plugin_pb2 import Empty, StdioData
 from penstock_protocol.records import Records
 
+if TYPE_CHECKING:
+    from penstock_protocol.process import PluginProcess
+
 HELD_BYTES = 16 << 20  # received and not asked for yet; then the plugin has to wait
 WAITING = 64  # messages on their way to the plugin, at most
 LINGER = 0.002  # seconds that a busy stream is left alone, so that what arrives meanwhile is given as one
 SMALL = 64 << 10  # bytes, if no more have arrived: large messages need no joining
+MANY = 1 << 10  # the same for answers, which somebody waits for
 _END = object()
 
 
@@ -96,6 +100,11 @@ class _Client:
     """What sources and destinations have in common."""
 
     service: str
+    process: PluginProcess | None = None  # whoever has started one for it says so
+
+    @property
+    def pid(self) -> int:
+        return 0 if self.process is None else self.process.process.pid
 
     def __init__(self, channel: grpc.Channel, dialect: int, *, timeout: float | None = None) -> None:
         """`timeout`: seconds that a single call may take."""
@@ -211,7 +220,14 @@ class Destination(_Client, DestinationPlugin):
 
     def acks(self, timeout: float) -> Sequence[Ack]:
         response = self._role.Run.Response
-        return self._dialect.acks(response.FromString(data) for data in self._run().receive(timeout))
+        return self._dialect.acks(response.FromString(data) for data in self.received(timeout))
+
+    def received(self, timeout: float) -> Sequence[bytes]:
+        """The same as the messages that came, for those who know what they expect."""
+        return self._run().receive(timeout, MANY)
+
+    def acks_in(self, message: bytes) -> Sequence[Ack]:
+        return self._dialect.acks([self._role.Run.Response.FromString(message)])
 
     def stop(self, position: bytes) -> None:
         self._call("Stop", last_position=position)
@@ -253,11 +269,11 @@ class _Stream:
             self._ended = ended
             self._changed.notify_all()
 
-    def receive(self, timeout: float) -> list[bytes]:
-        """Everything that is there. What came before an error is given first."""
+    def receive(self, timeout: float, enough: int = SMALL) -> list[bytes]:
+        """Everything that is there. What came before an error is given first. `enough`: bytes for which nobody waits for more."""
         with self._changed:
             self._changed.wait_for(lambda: self._arrived or self._ended is not None, timeout)
-            if self._arrived and time.monotonic() - self._taken < 10 * LINGER and self._held < SMALL:
+            if self._arrived and time.monotonic() - self._taken < 10 * LINGER and self._held < enough:
                 # One by one they would cost a round of threads each: 3,400 records/s at one in a message, not 26,000.
                 self._changed.wait_for(lambda: self._ended is not None, LINGER)
             if not self._arrived and self._ended is not None:

@@ -63,6 +63,9 @@ class Dialect:
         raise NotImplementedError
 
 
+ACKS = 1000  # positions in a message, at most: a plugin need not take more than 4 MB at once
+
+
 class First(Dialect):
     number = 1
     Source, Destination, Specifier = source_v1.Source, destination_v1.Destination, specifier_v1.Specifier
@@ -104,8 +107,8 @@ class Second(Dialect):
         return made
 
     def ack_requests(self, positions: Sequence[bytes]) -> Iterator[Any]:
-        if positions:
-            yield self.Source.Run.Request(ack_positions=positions)
+        for start in range(0, len(positions), ACKS):
+            yield self.Source.Run.Request(ack_positions=positions[start : start + ACKS])
 
     def acked(self, request: Any) -> Sequence[bytes]:
         return list(request.ack_positions)

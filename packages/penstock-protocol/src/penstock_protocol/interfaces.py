@@ -98,6 +98,14 @@ class _Plugin(ABC):
     def teardown(self) -> None:
         """Lets go of everything."""
 
+    @property
+    def pid(self) -> int:
+        """Of its own process, which leads a group; 0: it has none."""
+        return 0
+
+    def abort(self) -> None:  # noqa: B027 - what runs in this process can't be ended
+        """Ends it at once, whatever it does; only `teardown` may follow. From any thread."""
+
     def on_created(self, config: Mapping[str, str]) -> None:  # noqa: B027 - a connector need not care
         """Once, before the connector is opened for the first time."""
 

@@ -58,9 +58,11 @@ class PluginProcess:
         environment: Mapping[str, str] | None = None,
         patience: float = PATIENCE,
         dialects: Sequence[int] = (),
+        started: Callable[[int], None] = lambda _: None,
     ) -> None:
         """`environment`: what it gets besides what every program needs. `dialects`: which it is offered, all of them by default.
-        PluginError if there is no handshake."""
+        `started` is called with its process id, which is that of its group, before anything is heard of it. PluginError if there is no
+        handshake."""
         self._log = log
         self._max_message = max_message
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-plugin-")  # mode 0700
@@ -87,6 +89,7 @@ class PluginProcess:
         except OSError as e:
             self._folder.cleanup()
             raise PluginError(f"{command[0]} can't be started: {e.strerror}", gone=True) from e
+        started(self.process.pid)
         self._last: list[str] = []  # the last lines on stderr, for an error that says why
         self.plain: list[str] = []  # the first ones that have no level
         assert self.process.stdout is not None
@@ -119,6 +122,16 @@ class PluginProcess:
         return client.Destination(self.channel, self.handshake.dialect, timeout=timeout, max_message=self._max_message)
 
     # -- its end ------------------------------------------------------------------------------------------------------------
+
+    def last_words(self) -> str:
+        """How it has ended, and what it said before that. Empty: it has not."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(0.5)  # its socket ends a moment before it does
+        if self.process.returncode is None:
+            return ""
+        self._err.join(1.0)
+        said = "; ".join(self._last[-3:])
+        return f"it ended with {self.process.returncode}{': ' + said if said else ''}"
 
     def close(self, grace: float = GRACE) -> int | None:
         """Asks it to end, and ends it. The exit code; negative: by a signal."""

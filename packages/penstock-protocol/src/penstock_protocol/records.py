@@ -50,7 +50,7 @@ class Records:
         return self._records()[index]
 
     def __len__(self) -> int:
-        return len(self._decoded) if self._decoded is not None else sum(1 for _ in _spans(self.data))
+        return len(self._decoded) if self._decoded is not None else sum(1 for _ in spans(self.data))
 
     def parts(self, most: int) -> Iterator[Records]:
         """In pieces of at most so many bytes, as far as a single record is not larger: a plugin refuses a message that is too large."""
@@ -59,7 +59,7 @@ class Records:
             yield self
             return
         start = end = 0
-        for first, last in _spans(data):
+        for first, last in spans(data):
             if last - start > most and end > start:
                 yield Records(data[start:end])
                 start = first
@@ -70,11 +70,11 @@ class Records:
     def single(self) -> Iterator[Records]:
         """One by one, for the first dialect."""
         data = self.data
-        for first, last in _spans(data):
+        for first, last in spans(data):
             yield Records(data[first:last])
 
 
-def _spans(data: bytes) -> Iterator[tuple[int, int]]:
+def spans(data: bytes) -> Iterator[tuple[int, int]]:
     """Where each record begins and ends, with its tag. ValueError for what is not a message of records."""
     at, size = 0, len(data)
     while at < size:

@@ -115,6 +115,32 @@ class Schemas(Registry):
     def _keep(self, schema: Schema) -> None:
         """Before anybody hears of it."""
 
+    def _load(self, path: Path, data: bytes) -> int:
+        """From a file. How much of it is good."""
+        good = 0
+        lines = data.splitlines(keepends=True)
+        for number, line in enumerate(lines, 1):
+            try:
+                self._load_line(path, json.loads(_whole(line)), first=number == 1)
+            except (ValueError, TypeError, KeyError, AttributeError) as e:
+                if number == len(lines):
+                    break
+                raise SchemaError(f"{path}, line {number}: it is damaged: {e}") from e
+            good += len(line)
+        return good
+
+    def _load_line(self, path: Path, found: Any, *, first: bool) -> None:
+        if first:
+            if found["format"] != FORMAT["format"]:
+                raise SchemaError(f"{path} holds no schemas")
+            if found["version"] != FORMAT["version"]:
+                raise SchemaError(f"{path} is of version {found['version']}, this program reads version 1")
+            return
+        schema = Schema(**found)
+        if schema.id != len(self._ids) + 1 or schema.version != len(self._subjects.get(schema.subject, ())) + 1:
+            raise ValueError("it does not follow the line before it")
+        self._add(schema)
+
 
 class StoredSchemas(Schemas):
     """In a file as well: a line of JSON each, after one that names the format. A schema is on disk before anybody hears of it, and a last
@@ -123,10 +149,9 @@ class StoredSchemas(Schemas):
     def __init__(self, path: Path, check: Callable[[bytes], None]) -> None:
         """SchemaError, and the file as it was, if it is damaged or of a later version."""
         super().__init__(check)
-        self._path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            self._size = self._load(path.read_bytes())
+            self._size = self._load(path, path.read_bytes())
             os.ftruncate(self._file, self._size)
             if not self._size:
                 self._write(FORMAT)
@@ -137,32 +162,6 @@ class StoredSchemas(Schemas):
 
     def close(self) -> None:
         os.close(self._file)
-
-    def _load(self, data: bytes) -> int:
-        """How much of it is good."""
-        good = 0
-        lines = data.splitlines(keepends=True)
-        for number, line in enumerate(lines, 1):
-            try:
-                self._load_line(json.loads(_whole(line)), first=number == 1)
-            except (ValueError, TypeError, KeyError, AttributeError) as e:
-                if number == len(lines):
-                    break
-                raise SchemaError(f"{self._path}, line {number}: it is damaged: {e}") from e
-            good += len(line)
-        return good
-
-    def _load_line(self, found: Any, *, first: bool) -> None:
-        if first:
-            if found["format"] != FORMAT["format"]:
-                raise SchemaError(f"{self._path} holds no schemas")
-            if found["version"] != FORMAT["version"]:
-                raise SchemaError(f"{self._path} is of version {found['version']}, this program reads version 1")
-            return
-        schema = Schema(**found)
-        if schema.id != len(self._ids) + 1 or schema.version != len(self._subjects.get(schema.subject, ())) + 1:
-            raise ValueError("it does not follow the line before it")
-        self._add(schema)
 
     def _keep(self, schema: Schema) -> None:
         try:
@@ -180,6 +179,19 @@ class StoredSchemas(Schemas):
                 os.ftruncate(self._file, self._size)  # the next one must not be appended to half of this one
             raise
         self._size += len(data)
+
+
+def read_schemas(path: Path) -> Schemas:
+    """What is in such a file, to be looked up: also while its owner writes, when a last line without its end is left out. Nothing is
+    written. A file that is not there yet has none. SchemaError if it is damaged or of a later version."""
+    made = Schemas(_only_read)
+    with suppress(FileNotFoundError):
+        made._load(path, path.read_bytes())
+    return made
+
+
+def _only_read(_: bytes) -> None:
+    raise SchemaError("these schemas are only read: their owner makes new ones")
 
 
 def _whole(line: bytes) -> bytes:

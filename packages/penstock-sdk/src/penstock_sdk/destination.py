@@ -6,14 +6,18 @@ The host calls `open`, then `write` (or `write_async`), one at a time, at the en
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from penstock_sdk.columns import columns_of
 from penstock_sdk.context import Context
 from penstock_sdk.record import Record
 from penstock_sdk.settings import Settings
 from penstock_sdk.source import declared
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 S = TypeVar("S", bound=Settings)
 
@@ -25,6 +29,22 @@ class Batch:
     records: Sequence[Record]
     delivery: str = ""
     attempt: int = 0
+    columns: Callable[[], pa.RecordBatch] | None = field(
+        default=None, compare=False, repr=False
+    )  # where the host has them
+
+    def arrow(self) -> pa.RecordBatch:
+        """The same as columns: `position`, `operation`, `namespace`, `phase`, `timestamp`, `metadata`, `key`, `before`, `after`.
+
+        Payloads are binary, or structs: with the types that they have in the pipeline where the connector runs in the host, else with those
+        that Arrow finds. A payload that is raw in some records and structured in others is a `ValueError`. Needs pyarrow.
+        """
+        return columns_of(self.records) if self.columns is None else self.columns()
+
+    def part(self, start: int, end: int) -> Batch:
+        columns = self.columns
+        sliced = None if columns is None else lambda: columns().slice(start, end - start)
+        return Batch(self.records[start:end], self.delivery, self.attempt, sliced)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)
@@ -38,6 +58,7 @@ class Acks:
 
     def __init__(self, count: int, changed: Callable[[], None]) -> None:
         self._results: list[str | None] = [None] * count
+        self._left = count
         self._changed = changed
         self._lock = threading.Lock()
 
@@ -54,6 +75,14 @@ class Acks:
             if self._results[index] is not None:
                 raise RuntimeError(f"record {index} of the batch was answered before")
             self._results[index] = result
+            self._left -= 1
+        self._changed()
+
+    def answer(self, refused: Mapping[int, str]) -> None:
+        """All at once, for whoever knows: what is not refused is durable."""
+        with self._lock:
+            self._results = [refused[i] or "refused" if i in refused else "" for i in range(len(self._results))]
+            self._left = 0
         self._changed()
 
     def answered(self, index: int) -> str | None:
@@ -61,7 +90,7 @@ class Acks:
         return self._results[index]
 
     def open(self) -> int:
-        return sum(result is None for result in self._results)
+        return self._left
 
 
 class Destination(Generic[S]):
@@ -90,7 +119,8 @@ class Destination(Generic[S]):
         raise NotImplementedError
 
     def flush(self) -> None:
-        """Nothing more comes: when this returns, every record that `write_async` took was answered."""
+        """Nothing more comes for now: when this returns, every record that `write_async` took was answered. Called at the end, and
+        whenever records wait for their answers while no others come."""
 
     def close(self) -> None:
         """The last call, also after an error, also if `open` has failed."""

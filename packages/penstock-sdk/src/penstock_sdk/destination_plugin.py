@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from penstock_sdk.schemas import Decoder
 
 STOP_PATIENCE = 60.0  # seconds that a stop waits for the last record
-DELIVERY = "penstock.delivery"  # metadata: the hash of the delivery, from hosts that have one
+LINGER = 0.05  # seconds after which records that are not answered are flushed, if no others have come
+
+# Metadata from hosts that have them. They are for the adapter: the author's code finds them in the batch and in its records.
+DELIVERY = "penstock.delivery"  # the hash of the delivery
+SOURCE = "penstock.source"  # where the record comes from: with its position and part it is who it is
+PART = "penstock.part"  # missing: 0
+ID = "penstock.record"  # who it is in one text, for those who have no SDK of ours
 
 
 class DestinationAdapter(Adapter, DestinationPlugin):
@@ -38,6 +44,8 @@ class DestinationAdapter(Adapter, DestinationPlugin):
         self._waiting: deque[tuple[bytes, Acks, int]] = deque()  # position, and where its answer is
         self._written = b""  # the position of the last record that was taken
         self._stopped = False
+        self._writing = threading.Lock()  # the author's code is entered by one at a time
+        self._unflushed = False
 
     def open(self) -> None:
         self._make()
@@ -49,22 +57,36 @@ class DestinationAdapter(Adapter, DestinationPlugin):
         positions: list[bytes] = []
         found: list[Record] = []
         refused: dict[int, str] = {}
+        delivery = ""
         for place, message in enumerate(records):
             positions.append(message.position)
             try:
                 record = from_wire(message)
                 if self._decoder is not None:
                     self._decoder.decode(record)
+                delivery = _identified(record) or delivery
                 found.append(record)
             except Rejected as e:
                 refused[place] = e.what
         if positions:
-            batch = Batch(found, found[0].metadata.get(DELIVERY, "") if found else "")
-            self._take(batch, positions, refused)
+            self._take(Batch(found, delivery), positions, refused)
 
-    def write_batch(self, batch: Batch) -> None:
-        """The same for a host in this process."""
-        self._take(batch, [record.position for record in batch], {})
+    # -- for a host in this process, which needs no positions to know what an answer is for ---------------------------------
+
+    def deliver(self, batch: Batch) -> Acks:
+        """Raises what the author's code raises, but for what it refuses."""
+        self._check_open()
+        acks = Acks(len(batch), self._answered)
+        self._write(batch, acks)
+        return acks
+
+    def wait(self, acks: Acks, timeout: float) -> bool:
+        """Whether all of them are answered within so many seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not acks.open(), timeout)
+
+    def flush(self) -> None:
+        self._call("flush")
 
     def _take(self, batch: Batch, positions: Sequence[bytes], refused: Mapping[int, str]) -> None:
         """`refused`: which of the positions are of records that are not in the batch, and why."""
@@ -78,26 +100,34 @@ class DestinationAdapter(Adapter, DestinationPlugin):
                 i, _ = next(left if place in refused else taken)
                 self._waiting.append((position, ours if place in refused else acks, i))
             self._changed.notify_all()
-        if batch.records:
-            self._write(batch, acks)
-        with self._changed:
-            self._written = positions[-1]
-            self._changed.notify_all()
+        with self._writing:
+            if batch.records:
+                self._write(batch, acks)
+            with self._changed:
+                self._written = positions[-1]
+                self._unflushed = self._later
+                self._changed.notify_all()
 
     def _write(self, batch: Batch, acks: Acks) -> None:
         if self._later:
             self._call("write_async", batch, acks)
             return
+        acks.answer(self._refused(batch))
+
+    def _refused(self, batch: Batch) -> Mapping[int, str]:
+        """What `write` refuses. Where it does not say which records are bad, they are looked for: half by half."""
         try:
             retried(lambda: self._call("write", batch), self._context.stopping)
-            refused: dict[int, str] = {}
         except Rejected as e:
-            refused = e.records or dict.fromkeys(range(len(batch)), str(e))
-        for i in range(len(batch)):
-            if i in refused:
-                acks.reject(i, refused[i])
-            else:
-                acks.ok(i)
+            if e.records:
+                return e.records
+            if len(batch) == 1:
+                return {0: str(e)}
+            middle = len(batch) // 2
+            halves = [batch.part(0, middle), batch.part(middle, len(batch))]
+            first, second = (self._refused(half) for half in halves)
+            return {**first, **{middle + i: why for i, why in second.items()}}
+        return {}
 
     def _answered(self) -> None:
         with self._changed:
@@ -105,7 +135,9 @@ class DestinationAdapter(Adapter, DestinationPlugin):
 
     def acks(self, timeout: float) -> Sequence[Ack]:
         with self._changed:
-            self._changed.wait_for(lambda: self._first_is_answered() or self._ended(), timeout)
+            soon = min(timeout, LINGER) if self._unflushed else timeout
+            if not self._changed.wait_for(lambda: self._first_is_answered() or self._ended(), soon):
+                self._flush_soon()
             found: list[Ack] = []
             while self._first_is_answered():
                 position, acks, i = self._waiting.popleft()
@@ -113,6 +145,17 @@ class DestinationAdapter(Adapter, DestinationPlugin):
             if not found and self._ended():
                 raise EndOfStream
             return found
+
+    def _flush_soon(self) -> None:
+        """What `write_async` has taken and not answered waits for more, which may only come when this is answered."""
+        if self._waiting and self._unflushed and self._writing.acquire(blocking=False):
+            self._unflushed = False
+            self._changed.release()
+            try:
+                self._call("flush")
+            finally:
+                self._changed.acquire()
+                self._writing.release()
 
     def _first_is_answered(self) -> bool:
         return bool(self._waiting) and self._waiting[0][1].answered(self._waiting[0][2]) is not None
@@ -126,10 +169,21 @@ class DestinationAdapter(Adapter, DestinationPlugin):
         with self._changed:
             if position and not self._changed.wait_for(lambda: self._written == position, STOP_PATIENCE):
                 raise PluginError(f"the record with position {position!r}, which should be the last one, did not come")
-        self._call("flush")
+        with self._writing:
+            self._call("flush")
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
             missing = sum(acks.answered(i) is None for _, acks, i in self._waiting)
         if missing:
             raise PluginError(f"{missing} records were taken and never answered: after flush every one must be")
+
+
+def _identified(record: Record) -> str:
+    """What a host has put into the metadata of a record goes to where the author finds it. The delivery that it belongs to."""
+    metadata = record.metadata
+    record.source = metadata.pop(SOURCE, "")
+    part = metadata.pop(PART, "0")
+    record.part = int(part) if part.isascii() and part.isdigit() else 0
+    metadata.pop(ID, None)
+    return metadata.pop(DELIVERY, "")

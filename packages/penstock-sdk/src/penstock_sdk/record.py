@@ -81,7 +81,8 @@ class Record:
         if locate is None:
             self._position = position
             self._metadata = {} if metadata is None else metadata
-            self._named()
+            if namespace is not None:
+                self._named()
         else:
             self._position = None
             self._metadata = None

@@ -89,32 +89,42 @@ class SourceAdapter(Adapter, SourcePlugin):
         return ()
 
     def _given(self, found: Sequence[Record]) -> Sequence[Record]:
+        positions = [record.position for record in found]
+        if not all(positions):
+            raise PluginError("a record has no position: without one it can't be acknowledged")
         with self._changed:
-            for record in found:
-                if not record.position:
-                    raise PluginError("a record has no position: without one it can't be acknowledged")
-                self._in_flight.append(record.position)
-            if found:
-                self._last = found[-1].position
+            self._in_flight.extend(positions)
+            if positions:
+                self._last = positions[-1]
         return found
 
     def ack(self, positions: Sequence[bytes]) -> None:
-        self.settle([Settled(position) for position in positions])
+        if self._kind.settle is not Source.settle:
+            self.settle([Settled(position) for position in positions])
+            return
+        self._expect(positions)
+        if self._kind.ack is not Source.ack:
+            self._call("ack", positions)
+        self._acked(len(positions))
 
     def settle(self, settled: Sequence[Settled]) -> None:
         """Acks come in order, each once: what does not fit was not given by this source."""
+        self._expect([one.position for one in settled])
+        self._call("settle", settled)
+        self._acked(len(settled))
+
+    def _expect(self, positions: Sequence[bytes]) -> None:
         self._check_open()
         with self._changed:
-            if len(settled) > len(self._in_flight):
-                raise PluginError(f"{len(settled)} acknowledgements for {len(self._in_flight)} records in flight")
-            for place, one in enumerate(settled):
-                if one.position != self._in_flight[place]:
-                    raise PluginError(
-                        f"position {one.position!r} was acknowledged where {self._in_flight[place]!r} is next"
-                    )
-        self._call("settle", settled)
+            if len(positions) > len(self._in_flight):
+                raise PluginError(f"{len(positions)} acknowledgements for {len(self._in_flight)} records in flight")
+            for given, position in zip(positions, self._in_flight, strict=False):
+                if given != position:
+                    raise PluginError(f"position {given!r} was acknowledged where {position!r} is next")
+
+    def _acked(self, n: int) -> None:
         with self._changed:
-            for _ in settled:
+            for _ in range(n):
                 self._in_flight.popleft()
             self._changed.notify_all()
 

@@ -25,10 +25,10 @@ from penstock.config import (
     parse_settings,
 )
 from penstock.errors import UsageError
-from penstock.native import Limits, NativeDestination, NativeSource, Shape
+from penstock.native import Limits, NativeDestination, NativeSource
 from penstock.plan.condition import Condition
-from penstock.plan.nodes import Node, stages
-from penstock.plugins import builtin
+from penstock.plan.nodes import Node
+from penstock.plugins import builtin, registry
 from penstock.secrets import PLAIN, Secrets
 from penstock.testing.faults import safeguard
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.batch.context import Outcomes, Target
     from penstock.engine.supervisor import PipelinePlan
+    from penstock.host.sink import Sinks
     from penstock.ledger import Prepared, TargetRef
 
 DLQ = "dead-letter-queue"  # the id of the configured queue; also its delivery name in the ledger
@@ -60,6 +61,7 @@ class Assembly:
         self.objects = objects or {}
         self.loaded = loaded
         self.path = path
+        self._sinks: Any = None  # what hosted destinations of a plan share
         self._made: dict[KeyPath, Any] = {}
 
     def connectors(self, kind: str) -> Iterator[tuple[KeyPath, ConnectorConfig]]:
@@ -74,9 +76,34 @@ class Assembly:
         settings = self.expanded(config)
         if builtin.bare(config.plugin) == "python" and self._folder is not None:
             settings.setdefault("path", str(self._folder))
+        if (hosted := self._hosted(kind, config, settings)) is not None:
+            return hosted
         cls = builtin.settings_class(kind, config.plugin)
         parsed = parse_settings(cls, settings, self.loaded, *path, "settings")
         return builtin.implementation(kind, config.plugin)(parsed, config.id)
+
+    def _hosted(self, kind: str, config: Config, settings: Mapping[str, str]) -> Any:
+        """A connector that runs in a process of its own; None for what is none."""
+        if kind == "processor" or builtin.known(kind, config.plugin) or registry.hosted(kind, config.plugin) is None:
+            return None
+        if kind == "destination":
+            return self._hosted_destination(config, settings)
+        from penstock.host.feed import HostedSource, LogOptions
+
+        log = config.log.model_dump(exclude_none=True) if isinstance(config, ConnectorConfig) else {}
+        return HostedSource(config.plugin, settings, config.settings, config.id, LogOptions(**log))
+
+    def _hosted_destination(self, config: Config, settings: Mapping[str, str]) -> Any:
+        from penstock.host.sink import RECORDS, HostedDestination, Options, Sinks
+        from penstock.native import Ordering
+
+        if self._sinks is None:
+            self._sinks = Sinks()
+        options = Options()
+        if isinstance(config, ConnectorConfig):
+            options = Options(Ordering(config.ordering or "source"), config.batch.max_records or RECORDS)
+        sink = self._sinks.of(config.id, lifecycle=config.id != DLQ)
+        return HostedDestination(config.plugin, settings, config.settings, config.id, sink, options)
 
     def expanded(self, config: Config) -> dict[str, str]:
         """Its settings, with values where the file has references."""
@@ -153,24 +180,26 @@ class Assembly:
         from penstock.engine.batch.context import Guarantee
         from penstock.engine.gate import Window
         from penstock.engine.supervisor import LanePlan, PipelinePlan
+        from penstock.host.sink import Sinks
 
         lanes = []
+        self._sinks = sinks = Sinks()
         for path, c in self.connectors("source"):
             limits = Limits(**c.batch.model_dump(exclude_none=True))
             source = self.make("source", c, path)
             nodes = self._lane_nodes(path, c, source)
-            shape = shape_behind(nodes, source.shape)
-            targets = {d.id: self._target(d, d_path, shape) for d_path, d in self.connectors("destination")}
+            targets = {d.id: self._target(d, d_path) for d_path, d in self.connectors("destination")}
             lanes.append(LanePlan(source, limits, nodes, targets, self._dlq()))
         queue = self.config.dead_letter_queue
         return PipelinePlan(
             self.config.id,
             tuple(lanes),
-            partial(rebuild, secrets=self.secrets),
+            partial(rebuild, secrets=self.secrets, sinks=sinks),
             Window(queue.window_size, queue.window_nack_threshold),
             Guarantee(self.config.guarantee),
             handlers,
             self.secrets,
+            sinks,
         )
 
     def _lane_nodes(self, path: KeyPath, c: ConnectorConfig, source: NativeSource[Any]) -> tuple[Node, ...]:
@@ -183,13 +212,11 @@ class Assembly:
         made = [self.make("processor", p, place) for p, place in zip(processors, places, strict=True)]
         return tuple(self._node(p, m) for p, m in zip(processors, made, strict=True))
 
-    def _target(self, d: ConnectorConfig, path: KeyPath, shape: Shape) -> Target:
+    def _target(self, d: ConnectorConfig, path: KeyPath) -> Target:
         from penstock.engine.batch.context import Target
 
         destination = self.make("destination", d, path)
-        nodes = self._nodes(path, d.processors)
-        last = destination.processors_for(shape_behind(nodes, shape))
-        return Target(destination, d.plugin, d.settings, (*nodes, *(Node(p) for p in last)))
+        return Target(destination, d.plugin, d.settings, self._nodes(path, d.processors))
 
     def _dlq(self) -> Target | None:
         from penstock.engine.batch.context import Target
@@ -201,22 +228,26 @@ class Assembly:
         return Target(destination, queue.plugin, queue.settings)
 
 
-def shape_behind(nodes: Sequence[Node], shape: Shape) -> Shape:
-    made = stages(nodes, shape)
-    return made[-1].gives if made else shape
-
-
-def rebuild(p: Prepared | TargetRef, secrets: Secrets | None = None) -> NativeDestination[Any]:
+def rebuild(
+    p: Prepared | TargetRef, secrets: Secrets | None = None, sinks: Sinks | None = None
+) -> NativeDestination[Any]:
     """A destination as it was at prepare, for work that outlived a change of the file. Its values are `secrets` too."""
+    secrets = Secrets() if secrets is None else secrets
+    for text in p.settings.values():
+        learn(secrets, text, None)
+    hosted = sinks is not None and registry.problem("destination", p.plugin) is None
+    if sinks is not None and hosted and registry.hosted("destination", p.plugin) is not None:
+        from penstock.host.sink import HostedDestination
+
+        name = p.destination.partition(":")[0]  # dead letters that came late have the destination's name behind theirs
+        values = expand_settings(p.settings, os.environ)
+        return HostedDestination(p.plugin, values, p.settings, name, sinks.of(name, lifecycle=name != DLQ))
     if not builtin.known("destination", p.plugin):
         raise UsageError(
             f"The destination {p.destination!r} ({p.plugin}) can't be made again: it was an object of a program",
             code="state.destination-gone",
             hint=f"put it back until its work is finished, or give that up with --abandon {p.destination}",
         )
-    secrets = Secrets() if secrets is None else secrets
-    for text in p.settings.values():
-        learn(secrets, text, None)
     cls = builtin.settings_class("destination", p.plugin)
     try:
         settings = parse_settings(cls, expand_settings(p.settings, os.environ))

@@ -9,6 +9,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ def _problems(a: Assembly) -> Iterator[Problem]:
             yield a.problem(f"config.no-{kind}", f"pipeline {a.config.id!r} has no {kind}", a.path, hint)
         for path, c in a.connectors(kind):
             yield from _plugin(a, kind, c, path)
+            yield from _log(a, kind, c, path)
+            yield from _sending(a, kind, c, path)
             for i, p in enumerate(c.processors):
                 yield from _plugin(a, "processor", p, (*path, "processors", i))
     for i, p in enumerate(a.config.processors):
@@ -96,6 +99,28 @@ def _plugin(a: Assembly, kind: str, c: Config, path: KeyPath) -> Iterator[Proble
         yield from a.why_not(kind, c, path)
 
 
+def _log(a: Assembly, kind: str, c: ConnectorConfig, path: KeyPath) -> Iterator[Problem]:
+    """Only what a source in a process of its own gives goes through a log."""
+    native = (kind, c.id) in a.objects or registry.problem(kind, c.plugin) is not None
+    if c.log.model_dump(exclude_none=True) and (kind != "source" or native or registry.hosted(kind, c.plugin) is None):
+        what = f"{c.id!r} has no log: it is no source in a process of its own"
+        yield a.problem("config.no-log", what, (*path, "log"), "leave it out")
+
+
+def _sending(a: Assembly, kind: str, c: ConnectorConfig, path: KeyPath) -> Iterator[Problem]:
+    """How records are sent can be said of destinations in a process of their own alone."""
+    hosted = (kind, c.id) not in a.objects and registry.problem(kind, c.plugin) is None
+    hosted = hosted and kind == "destination" and registry.hosted(kind, c.plugin) is not None
+    if c.ordering is not None and not hosted:
+        what = f"{c.id!r} is no destination in a process of its own: records arrive in the order of their source"
+        yield a.problem("config.no-ordering", what, (*path, "ordering"), "leave it out")
+    allowed = {"max_records"} if hosted else set()
+    for name in c.batch.model_dump(exclude_none=True).keys() - allowed if kind == "destination" else ():
+        key = name.replace("_", "-")
+        what = f"{c.id!r} is a destination: {key!r} is for sources"
+        yield a.problem("config.no-ordering", what, (*path, "batch", key), "leave it out")
+
+
 def _hosted(a: Assembly, kind: str, hosted: Dispenser, c: Config, path: KeyPath) -> Iterator[Problem]:
     """What its declaration says about the settings. Nothing is started."""
     settings, known = a.expanded(c), hosted.parameters(kind)
@@ -109,20 +134,53 @@ def _hosted(a: Assembly, kind: str, hosted: Dispenser, c: Config, path: KeyPath)
             what = f"{found.name!r}: {what}" if found.name else what
             place = (*path, "settings", found.name) if found.name else (*path, "settings")
             yield a.problem(code, what, place, hint or "correct the value")
-    what = f"{c.plugin!r} runs in a process of its own, and pipelines can't use such a {kind} yet"
-    yield a.problem("config.hosted", what, (*path, "plugin"), "use a connector that `plugins list` shows under Spark")
+
+
+Part = tuple[str, ConnectorConfig, KeyPath]
 
 
 def connected(a: Assembly) -> Iterator[Problem]:
     """What connectors say themselves: each that runs in a process of its own is started, given its settings, and ended; others look
     whether what they need is there."""
-    parts = [(kind, c, path) for kind in ("source", "destination") for path, c in a.connectors(kind)]
+    for kind, c, path in _connectors(a):
+        sound = registry.problem(kind, c.plugin) is None
+        if sound and not list(_plugin(a, kind, c, path)):
+            yield from map(a.hidden, _connected(a, kind, c, path))
+
+
+def refused(assemblies: Sequence[Assembly]) -> list[Problem]:
+    """What plugin programs say to their settings, asked side by side before anything runs. For pipelines without other problems: one that
+    can't be started now may be when it is needed."""
+    found = [(a, part) for a in assemblies for part in _connectors(a) if _is_program(part)]
+    if not found:
+        return []
+    with ThreadPoolExecutor(len(found)) as pool:
+        return [p for problems in pool.map(lambda each: list(_refused(*each)), found) for p in problems]
+
+
+def _connectors(a: Assembly) -> list[Part]:
+    parts: list[Part] = [(kind, c, path) for kind in ("source", "destination") for path, c in a.connectors(kind)]
     if a.config.dead_letter_queue.plugin is not None:
         parts.append(("destination", a.queue, (*a.path, "dead-letter-queue")))
-    for kind, c, path in parts:
-        sound = (kind, c.id) not in a.objects and registry.problem(kind, c.plugin) is None
-        if sound and not [p for p in _plugin(a, kind, c, path) if p.code != "config.hosted"]:
-            yield from map(a.hidden, _connected(a, kind, c, path))
+    return [(kind, c, path) for kind, c, path in parts if (kind, c.id) not in a.objects]
+
+
+def _is_program(part: Part) -> bool:
+    hosted = registry.hosted(part[0], part[1].plugin)
+    return hosted is not None and hosted.registry == "standalone"
+
+
+def _refused(a: Assembly, part: Part) -> Iterator[Problem]:
+    kind, c, path = part
+    hosted = registry.hosted(kind, c.plugin)
+    assert hosted is not None
+    try:
+        hosted.check(kind, f"{a.config.id}:{c.id}", a.expanded(c))
+    except PluginError as e:
+        if not e.gone:
+            yield from map(a.hidden, _said(a, c, path, str(e)))
+    except PenstockError:
+        return  # said when it is started
 
 
 def _connected(a: Assembly, kind: str, c: Config, path: KeyPath) -> Iterator[Problem]:
@@ -206,8 +264,14 @@ def _shapes(a: Assembly) -> Iterator[Problem]:
         if source is None or own is None or shared is None:
             continue
         first = [(path, Node(p)) for p in source.processors]
-        shape, bad = _walk([*first, *own, *shared], source.shape)
-        found = [_unsuitable(a, *bad)] if bad is not None else list(_destinations(a, shape))
+        found: list[Problem] = []
+        for given in source.shapes():
+            shape, bad = _walk([*first, *own, *shared], given)
+            wrong = [_unsuitable(a, *bad)] if bad is not None else list(_destinations(a, shape))
+            if not wrong:
+                found = []
+                break  # where the shape is known with the first record alone, one that can work is enough
+            found = found or wrong
         yield from (p for p in found if p not in said)  # lanes share what is downstream
         said.update(found)
 

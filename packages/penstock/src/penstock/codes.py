@@ -155,10 +155,11 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
         "config.ambiguous-plugin": Code(
             "refused", "a name that more than one plugin has", "write `builtin:` or `standalone:` before it"
         ),
-        "config.hosted": Code(
+        "config.no-log": Code("refused", "`log` beside a connector that goes through none", "leave it out"),
+        "config.no-ordering": Code(
             "refused",
-            "a connector that runs in a process of its own, which pipelines can't use yet",
-            "use one that runs in Spark",
+            "`ordering` beside a connector that is no destination in a process of its own",
+            "leave it out: records arrive in the order of their source",
         ),
         "config.connect": Code(
             "refused",
@@ -194,6 +195,17 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "`penstock dlq list` shows the ids; the first digits of one are enough",
         ),
         "dlq.ambiguous": Code("refused", "several dead letters begin with these digits", "give more digits"),
+        "dlq.which": Code(
+            "refused",
+            "it was not said which dead letters are meant, or why",
+            "give ids, or `--all` with or without `--pipeline`, `--source` and `--code`; and a `--reason`",
+        ),
+        "dlq.held": Code(
+            "refused",
+            "a record that is held can't be dropped: its pipeline waits there",
+            "correct the cause and run the pipeline again, or let bad records become dead letters",
+        ),
+        "dlq.export": Code("refused", "the file of an export can't be written", "name another file with `--to`"),
         "internal.error": Code(
             "stop",
             "a command met an error that nobody has foreseen",
@@ -330,6 +342,7 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
         "log.batch": Code(
             "nack", "a batch whose columns have the wrong types, or that Arrow finds invalid", "correct the connector"
         ),
+        "log.other": Code("stop", "the log is another one than the batch was taken from", "put the right one back"),
         "log.too-large": Code("nack", "a record of two gigabytes or more does not fit into a log"),
     },
     "Spark": {
@@ -346,6 +359,12 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "refused",
             "Spark did not start",
             "read `spark.log` in the state folder; `penstock doctor` checks what Spark needs",
+        ),
+        "spark.package": Code(
+            "refused",
+            "a Java package that a connector needs is not there: it can't be fetched, there is none for this Spark, or the session that was"
+            " brought has none",
+            "see `why`; without a network give the jars with `--conf spark.jars=`, see [delta](delta.md#the-package)",
         ),
         "spark.setting": Code("refused", "a Spark setting contradicts what Penstock promises", "leave it out"),
         "spark.expression": Code(
@@ -392,6 +411,11 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "a processor with a condition would give a typed payload another type: the records that it is not for"
             " have no place in it",
             "leave the condition out, use payloads without a schema, or `sql` with CASE",
+        ),
+        "test.hosted": Code(
+            "refused",
+            "`--dry-run` with a source in a process of its own",
+            "use `penstock test`, or another state folder",
         ),
         "test.schema": Code("stop", "the input of a test has no fields to find types from", "give the test a `schema`"),
         "processor.unsupported": Code(
@@ -493,10 +517,23 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
         ),
         "sql.null": Code("nack", "a NULL for metadata, which holds only text", "use `coalesce`"),
         "destination.unfit": Code(
-            "nack", "the destination can't hold this payload: none at all, or a line break in a text file"
+            "nack",
+            "the destination can't hold this payload: none at all, or a line break in a text file; or the record can't be sent to its"
+            " process: a value that has no form on the way, or more bytes than a plugin program takes",
         ),
         "destination.refused": Code(
-            "nack", "the destination refused the record while it was committed, without a code of its own"
+            "nack",
+            "the destination refused the record while it was committed or written, without a code of its own; the text is its own",
+        ),
+        "dlq.refused": Code(
+            "stop",
+            "the dead letter queue refused a dead letter; the record is in the state folder, and its source is not acked",
+            "correct the queue and start again",
+        ),
+        "batch.shape": Code(
+            "stop",
+            "a source gives payloads of a shape that a processor or a destination can't take",
+            "see the hint: json.decode, json.encode or a schema",
         ),
         "batch.killed": Code(
             "nack",
@@ -505,10 +542,42 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
         ),
     },
     "Connectors in a process of their own": {
+        "host.memory": Code(
+            "stop", "the file that remembers a connector's settings can't be read", "put it back, or remove it"
+        ),
+        "host.log-behind": Code(
+            "stop", "a log is shorter than what was read from it", "put the whole state folder back, not parts of it"
+        ),
+        "host.other-plugin": Code(
+            "stop", "a connector has another plugin than the one that wrote its log", "give it another id"
+        ),
+        "host.hangs": Code(
+            "retry", "a connector did not answer a call in time; its process was ended", "see what it waits for"
+        ),
         "host.gone": Code("retry", "the process of a connector has ended; it is started again", "see why in the log"),
         "host.plugin": Code("stop, retry", "what a plugin program said, or that it is gone", "do what its words say"),
         "host.connector": Code("stop", "an error of a connector that it did not expect", "tell its author"),
         "host.open": Code("stop", "a connector was to be opened twice", "restart the pipeline, and report it"),
+        "host.acks": Code(
+            "stop",
+            "a destination has answered a record twice, or one that it was never sent",
+            "tell its author; what it has not answered is sent again at the next start",
+        ),
+        "host.marks": Code(
+            "stop",
+            "what a destination has answered was written down by a newer Penstock",
+            "finish this delivery with that one",
+        ),
+        "host.locked": Code(
+            "retry",
+            "another host of the same destination is still there, most often of an engine that was killed a moment ago",
+            "if it stays, look for a `penstock.host` process that is left and end it",
+        ),
+        "host.superseded": Code(
+            "retry",
+            "rows were sent by a Spark task that was not the newest any more",
+            "nothing: what the destination has not answered is sent again",
+        ),
         "host.position": Code(
             "stop", "the last record of a log can't be read, so its source can't go on", "`penstock log verify`"
         ),
@@ -611,5 +680,308 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "a delivered file could not be moved or deleted",
             "make the folder writable, or use `after-ack: keep`",
         ),
+        "lines.not-writable": Code(
+            "stop",
+            "the destination's file can't be appended to",
+            "check path, permissions and space",
+        ),
+        "lines.account": Code(
+            "stop",
+            "the staged lines are not what went in; nothing was delivered",
+            "check the file system; start again",
+        ),
+        "lines.staged": Code(
+            "stop",
+            "staged lines are gone, or shorter than they were",
+            "restore what was removed beside the file; start again",
+        ),
+        "queue.account": Code(
+            "stop",
+            "the staged records are not what the batch holds; nothing was delivered",
+            "check the file system, then start again",
+        ),
+        "queue.append": Code(
+            "stop",
+            "prepared records could not be appended to a queue",
+            "make its folder writable and room on its disk; start again, it goes on where it stopped",
+        ),
+        "queue.behind": Code(
+            "stop",
+            "a queue ends before what was read from it: it was put back from an older copy",
+            "put the newer one back, or give the source another id to read all of it",
+        ),
+        "queue.changed": Code(
+            "stop",
+            "another queue has the name of the one that a delivery was being appended to",
+            "put it back; see [queue](queue.md#what-lies-beside-it)",
+        ),
+        "queue.locked": Code(
+            "retry",
+            "another program has the queue's log open for writing",
+            "wait, or end it",
+        ),
+        "queue.no-folder": Code("stop", "a queue is a folder, and there is a file", "correct `path`"),
+        "queue.not-writable": Code(
+            "stop",
+            "the queue's folder can't be made or written to",
+            "check the path, its permissions and free space",
+        ),
+        "queue.staged": Code(
+            "stop",
+            "what was staged for a queue is not there as it was",
+            "put the folder beside the queue back as it was",
+        ),
+        "lines.append": Code(
+            "stop",
+            "prepared lines could not be appended",
+            "make the file writable and room on its disk; start again, it goes on where it stopped",
+        ),
+        "lines.changed": Code(
+            "stop",
+            "the file was rotated, replaced, shortened or written to while a delivery was being appended and the engine ended",
+            "see [when others change the file](lines.md#when-others-change-the-file)",
+        ),
+        "journal.fenced": Code(
+            "stop",
+            "a newer engine on the same state folder has appended already",
+            "end this one",
+        ),
+        "journal.version": Code(
+            "stop",
+            "the journal beside the file or queue is of another version",
+            "finish the delivery with the version that has begun it",
+        ),
+        "delta.not-writable": Code(
+            "stop", "the folder of the table can't be written", "check the path, its permissions and free space"
+        ),
+        "delta.table": Code(
+            "stop", "Spark's catalog has no such Delta table", "make it there, or give its folder in `path`"
+        ),
+        "delta.schema": Code(
+            "stop",
+            "the table can't take the fields of the records: a column is missing, has another type, or another partitioning",
+            "change the table or the fields; `merge-schema: true` adds columns that are missing",
+        ),
+        "delta.key": Code("stop", "the key is not in the records", "correct `key`"),
+        "delta.payload": Code(
+            "stop",
+            "a dead letter queue gives objects that differ, and a table has columns",
+            "use `files` or `lines` there",
+        ),
+        "delta.constraint": Code(
+            "stop",
+            "a row does not keep a rule of the table: `NOT NULL`, `CHECK`, a length",
+            "nothing of the batch was written; change the rule, then start again",
+        ),
+        "delta.conflict": Code(
+            "retry", "somebody else has changed the table at the same time", "nothing: it is tried again"
+        ),
+        "delta.staged": Code(
+            "stop",
+            "staged files are gone, or have another size",
+            "restore what was removed under `_penstock` in the folder of the table",
+        ),
+        "delta.fenced": Code("stop", "a newer engine on the same state folder has written already", "end this one"),
+        "delta.ahead": Code(
+            "stop",
+            "the table has later batches of this source than the ledger",
+            "if the state folder was restored from a backup, restore the table too, or begin with a new state folder",
+        ),
+        "delta.lost": Code(
+            "stop",
+            "Delta has made a commit, and it is not in the log of the table",
+            "look at the history of the table before you start again",
+        ),
+        "delta.version": Code("stop", "the table has commits of a newer version of Penstock", "use that version"),
+        "postgres.client": Code(
+            "stop",
+            "psycopg is not installed",
+            "`pip install 'penstock[postgres]'`",
+        ),
+        "postgres.access": Code(
+            "stop",
+            "the database does not let us in, or the user may not do what is needed",
+            "check user, password and rights; `why` and `do` say which",
+        ),
+        "postgres.type": Code(
+            "stop",
+            "a field has a type that Postgres has not",
+            "leave it out, or make something else of it with a processor",
+        ),
+        "postgres.table": Code(
+            "stop",
+            "there is no such table",
+            "make it, or set `create: true`",
+        ),
+        "postgres.columns": Code(
+            "stop",
+            "the table has no column for a field of the records",
+            "add the column, or leave the field out",
+        ),
+        "postgres.key": Code(
+            "stop",
+            "the key is not in the records, or the table has no unique index on it",
+            "correct `key`, or make the index; the error has the statement",
+        ),
+        "postgres.staged": Code(
+            "stop",
+            "what tasks have copied is not there, or not whole",
+            "start again; if the staging table is gone, restore the database",
+        ),
+        "postgres.fenced": Code(
+            "stop",
+            "a newer engine on the same state folder has written already",
+            "end this one",
+        ),
+        "postgres.version": Code(
+            "stop",
+            "the bookkeeping tables are of a newer version",
+            "use that version, or another schema in `bookkeeping`",
+        ),
+        "postgres.failed": Code(
+            "stop",
+            "Postgres refuses a statement for a reason that is no row's",
+            "see what it says; nothing of the batch was written",
+        ),
+        "postgres.connection": Code(
+            "retry",
+            "the database can't be reached, or has ended the connection",
+            "see that it runs and can be reached; it is tried again",
+        ),
+        "postgres.row": Code(
+            "nack",
+            "the table does not take this row: a constraint, a value out of range, a trigger. The nack has the words of Postgres",
+            "correct the data or the table, then replay the dead letter",
+        ),
+        "jdbc.driver": Code(
+            "stop",
+            "Spark does not have the JDBC driver, or the driver does not take the url",
+            "see [drivers](jdbc.md#drivers-and-other-databases)",
+        ),
+        "jdbc.connection": Code(
+            "retry",
+            "the database can't be reached, or has ended the connection",
+            "see that it runs and can be reached; it is tried again",
+        ),
+        "jdbc.access": Code(
+            "stop",
+            "the database does not let us in, or the user may not read the table",
+            "check user, password, database and rights",
+        ),
+        "jdbc.unknown": Code(
+            "stop",
+            "a table, a column or something in a query does not exist",
+            "correct `table`, `query`, `key` or `incremental`: names are as the database stores them",
+        ),
+        "jdbc.key": Code(
+            "stop",
+            "a column of `key` or `incremental` gives no order: rows are NULL in it, two rows are the same, or its type does not serve",
+            "see [keys](jdbc.md#keys-and-tasks) and [what is new](jdbc.md#once-or-what-is-new)",
+        ),
+        "jdbc.changed": Code(
+            "stop",
+            "rows of a batch changed between its planning and its end; nothing of it was delivered",
+            "see [rows that change](jdbc.md#rows-that-change-while-they-are-read)",
+        ),
+        "jdbc.other": Code(
+            "stop",
+            "the source has read another table so far, or by other columns",
+            "give it another `id`, or put `table`, `key` and `incremental` back",
+        ),
+        "jdbc.failed": Code("stop", "the database refuses a statement for another reason", "see what it says"),
+        "kafka.client": Code("stop", "confluent-kafka is not installed", "`pip install 'penstock[kafka]'`"),
+        "kafka.package": Code(
+            "stop",
+            "Spark can't get a jar that its package for Kafka needs",
+            "see that Maven Central can be reached, or give the jars with `--conf spark.jars=…`",
+        ),
+        "kafka.connection": Code(
+            "retry",
+            "Kafka can't be reached, does not answer, or has no leader for a partition",
+            "see that its brokers run, that `servers` is right and that the addresses they advertise can be reached; it is tried again",
+        ),
+        "kafka.access": Code(
+            "stop",
+            "Kafka does not let us in, or the user lacks a right",
+            "check the `sasl…` settings and the user's rights",
+        ),
+        "kafka.tls": Code(
+            "stop",
+            "no encrypted connection comes about",
+            "check `tls.enabled`, the certificates, and that the port is the one for TLS",
+        ),
+        "kafka.unknown-topic": Code("stop", "a topic does not exist", "correct its name, or create it"),
+        "kafka.start": Code(
+            "stop",
+            "`start-offsets` names other partitions than there are",
+            "see [where reading begins](kafka.md#where-reading-begins)",
+        ),
+        "kafka.gone": Code(
+            "stop",
+            "a topic was deleted that has been read",
+            "see [what Kafka no longer has](kafka.md#what-kafka-no-longer-has)",
+        ),
+        "kafka.recreated": Code(
+            "stop",
+            "a topic was deleted and made anew under the same name",
+            "see [what Kafka no longer has](kafka.md#what-kafka-no-longer-has)",
+        ),
+        "kafka.other-cluster": Code(
+            "stop", "`servers` leads to another cluster than before", "put it back, or give the source another `id`"
+        ),
+        "kafka.lost": Code(
+            "stop",
+            "records were deleted, by retention or by hand, before they were read",
+            "see [what Kafka no longer has](kafka.md#what-kafka-no-longer-has)",
+        ),
+        "kafka.short": Code(
+            "retry",
+            "a partition is shorter than it was, for less than five seconds: a broker that was just started may say so",
+            "it is looked at again; what stays so is `kafka.backwards`",
+        ),
+        "kafka.backwards": Code(
+            "stop",
+            "a partition ends before what was read from it, or before `start-offsets`",
+            "see [what Kafka no longer has](kafka.md#what-kafka-no-longer-has)",
+        ),
+        "kafka.changed": Code(
+            "stop",
+            "Spark gave other records than the offsets of the batch hold; nothing of it was delivered",
+            "run again; if it stays, it is a bug",
+        ),
+        "kafka.partitions": Code("stop", "a source has seen more than 524,288 partitions", "give it another `id`"),
+        "kafka.failed": Code("stop", "Kafka refuses something for another reason", "see what it says"),
+        "kafka.write": Code(
+            "retry, stop",
+            "records could not be written: a server is away, or another writer has taken over; or a right is missing",
+            "it is tried again, or `do` says what to change; nothing is written twice",
+        ),
+        "kafka.blocked": Code(
+            "retry",
+            "another producer has a transaction open, and behind it it can't be seen what is there already",
+            "it is waited for",
+        ),
+        "kafka.account": Code(
+            "stop",
+            "the staged records are not what the batch holds; nothing was delivered",
+            "check the file system, then start again",
+        ),
+        "kafka.staged": Code(
+            "stop", "what was staged is gone from the state folder", "restore the state folder, then start again"
+        ),
+        "kafka.fenced": Code("stop", "a newer engine on the same state folder has written already", "end this one"),
+        "kafka.version": Code("stop", "the state folder has a file of another version of Penstock", "use that version"),
+        "kafka.topic": Code(
+            "nack", "there is no such topic, or it is no name of one", "make it, or correct the namespace or `topic`"
+        ),
+        "kafka.too-large": Code(
+            "nack",
+            "the record is larger than `batchBytes`, or than the topic takes",
+            "raise `batchBytes` and `max.message.bytes`",
+        ),
+        "kafka.refused": Code(
+            "nack", "the topic does not take the record, e.g. one without a key if it is compacted", "see what it says"
+        ),
+        "kafka.value": Code("nack", "the record has no form as JSON", "see what it says, and shape it with processors"),
     },
 }

@@ -6,7 +6,7 @@ docs/formats/dead-letters.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -62,6 +62,40 @@ def kept(state: Path, pipeline: str, source: str, nack: Nack, staged: Iterable[s
         if row is not None:
             return Kept(_parsed(row["given"]), _parsed(row["form"]))
     return Kept(missing=f"{' and '.join(map(str, files))} does not have it: the state folder was changed by hand")
+
+
+def all_kept(
+    state: Path, pipeline: str, source: str, nacks: Iterable[Nack], staged: Iterable[str] = ()
+) -> Iterator[tuple[Nack, Kept]]:
+    """The same of many of one batch, each file read once; those that can't be shown last."""
+    left = {(n.seq, n.part, n.destination): n for n in nacks}
+    for key in [key for key, n in left.items() if n.record is not None]:
+        nack = left.pop(key)
+        yield nack, _held(nack.record or "")
+    root = state / "dead-letters" / folder(pipeline, source)
+    batch = next((n.batch for n in left.values()), 0)
+    for path in _files(root, batch, staged) if left else ():
+        for row in _rows(path):
+            nack_ = left.pop((row["seq"], row["part"], row["destination"]), None)
+            if nack_ is not None:
+                yield nack_, Kept(_parsed(row["given"]), _parsed(row["form"]))
+    for nack in left.values():
+        yield nack, kept(state, pipeline, source, nack, staged)
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    """None of a file that can't be read: `kept` says why."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        return
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_ROWS, columns=[*_KEY, "given", "form"]):
+                yield from batch.to_pylist()
+    except (OSError, pa.ArrowException, KeyError):
+        return
 
 
 def _files(root: Path, batch: int, staged: Iterable[str]) -> list[Path]:

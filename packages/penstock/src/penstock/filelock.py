@@ -44,6 +44,8 @@ class FileLock:
 
     def release(self) -> None:
         if self._file is not None:
+            # Closing alone drops it only when nobody else has the file: a child that was just forked has, and so has who looks at /proc.
+            fcntl.flock(self._file, fcntl.LOCK_UN)
             self._file.close()
             self._file = None
 

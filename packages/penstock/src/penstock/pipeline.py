@@ -21,6 +21,7 @@ from penstock.config import (
     ConnectorConfig,
     DeadLetterQueueConfig,
     Loaded,
+    LogConfig,
     PipelineConfig,
     Problem,
     ProcessorConfig,
@@ -100,13 +101,33 @@ class Pipeline:
     # -- building ---------------------------------------------------------------------------------------------------
 
     def source(
-        self, id: str, plugin: str | NativeSource[Any], *, batch: dict[str, Any] | None = None, **settings: object
+        self,
+        id: str,
+        plugin: str | NativeSource[Any],
+        *,
+        batch: object = None,
+        log: object = None,
+        **settings: object,
     ) -> Pipeline:
-        """Adds a source: a plugin's name with its settings, or an object."""
-        return self._add("source", id, plugin, settings, _made(BatchConfig, batch or {}))
+        """Adds a source: a plugin's name with its settings, or an object. `batch` and `log` are the connector's own where they are a
+        dict, and settings of the plugin where they are something else."""
+        more: dict[str, Any] = {}
+        models: dict[str, tuple[type[Model], object]] = {"batch": (BatchConfig, batch), "log": (LogConfig, log)}
+        for name, (model, given) in models.items():
+            if given is None or isinstance(given, dict):
+                more[name] = _made(model, given or {})
+            else:
+                settings[name] = given
+        return self._add("source", id, plugin, settings, more)
 
-    def destination(self, id: str, plugin: str | NativeDestination[Any], **settings: object) -> Pipeline:
-        return self._add("destination", id, plugin, settings, BatchConfig())
+    def destination(
+        self, id: str, plugin: str | NativeDestination[Any], *, ordering: object = None, **settings: object
+    ) -> Pipeline:
+        """`ordering`, and `batch={"max-records": …}`, are for destinations in a process of their own."""
+        more: dict[str, Any] = {} if ordering is None else {"ordering": str(ordering)}
+        if isinstance(settings.get("batch"), Mapping):
+            more["batch"] = settings.pop("batch")
+        return self._add("destination", id, plugin, settings, more)
 
     def processor(
         self,
@@ -186,11 +207,11 @@ class Pipeline:
             return FunctionProcessor(plugin.function, id, batch=plugin.batch)
         return FunctionProcessor(plugin, id) if callable(plugin) and not isinstance(plugin, Processor) else plugin
 
-    def _add(self, kind: Any, id: str, plugin: Any, settings: dict[str, object], batch: BatchConfig) -> Pipeline:
+    def _add(self, kind: Any, id: str, plugin: Any, settings: dict[str, object], more: dict[str, Any]) -> Pipeline:
         name = self._name(kind, id, plugin)
         config = _made(
             ConnectorConfig, {"id": id, "type": kind, "plugin": name, "settings": _texts(settings)}
-        ).model_copy(update={"batch": batch})
+        ).model_copy(update=more)
         self._config = self._config.model_copy(update={"connectors": (*self._config.connectors, config)})
         return self
 
@@ -270,7 +291,10 @@ def run(
             raise UsageError(
                 f"{n} pipelines have the id {name!r}", code="config.duplicate-id", hint="an id is identity: change one"
             )
-    plans = [p.plan() for p in pipelines if p._config.status == "running"]
+    running = [p for p in pipelines if p._config.status == "running"]
+    plans = [p.plan() for p in running]
+    if refused := checks.refused([p.assembly() for p in running]):
+        raise ConfigErrors(refused)
     from penstock.engine.supervisor import Engine
 
     engine = Engine(

@@ -17,6 +17,7 @@ from penstock.engine.batch.context import Guarantee, Target
 from penstock.engine.gate import Window
 from penstock.engine.lock import StateFolder
 from penstock.engine.supervisor import Engine, LanePlan, PipelinePlan, PipelineResult
+from penstock.errors import UsageError
 from penstock.ledger import Ledger, Nack
 from penstock.native import (
     Delivery,
@@ -27,6 +28,7 @@ from penstock.native import (
     Range,
     Ranges,
     Receipt,
+    Refuse,
     Shape,
     Stop,
 )
@@ -95,6 +97,12 @@ def peeking(plan: PipelinePlan, limit: int) -> PipelinePlan:
 
 def _peek(lane: LanePlan, limit: int) -> LanePlan:
     source = lane.source
+    if len(source.shapes()) > 1:  # it would be opened for real, and may forget what it has given
+        raise UsageError(
+            f"{source.source_id!r} runs in a process of its own, and can't be tried out without consequences",
+            code="test.hosted",
+            hint="write records for it in `tests` and use `penstock test`, or run the pipeline on another state folder",
+        )
     taken: list[Ranges] = []
     real = source.available
 
@@ -138,7 +146,7 @@ class Collecting(NativeDestination[Any]):
     ) -> Column | None:
         return self._real.unfit(columns, shape, schema, sound=sound)
 
-    def write(self, d: Delivery) -> Receipt:
+    def write(self, d: Delivery, refuse: Refuse) -> Receipt:  # noqa: ARG002
         assert d.rows is not None
         rows = d.rows.orderBy(record.SEQ, record.PART).collect()
         self.found += [_plain(row.asDict(recursive=True)) for row in rows]
@@ -153,8 +161,10 @@ class Given(NativeSource[Any]):
         super().__init__(source.settings, source.source_id)
         self._records = records
         self._schema = schema or getattr(source.settings, "schema_", None)
-        typed = source.empty() is None or schema is not None
-        self.shape = Shape.TYPED if typed else source.shape
+        if schema is None and len(source.shapes()) > 1:  # as a source gives what it gives: an object, or something raw
+            self.shape = Shape.OPEN if any(isinstance(r.get("after"), dict) for r in records) else Shape.RAW
+        else:
+            self.shape = Shape.TYPED if source.empty() is None or schema is not None else source.shape
 
     def available(self, known: Known, limits: Limits) -> Ranges | None:  # noqa: ARG002
         if known.next_seq > 0 or not self._records:

@@ -1,10 +1,13 @@
-"""`penstock dlq`: looks at dead letters and held records. Reads the state folder, also while an engine runs, and changes nothing."""
+"""`penstock dlq`: dead letters and held records. Reads the state folder, also while an engine runs; only `drop` changes something."""
 
 from __future__ import annotations
 
 import base64
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.deadletters import Kept
     from penstock.ledger.look import LetterView, View, Wanted
 
+F = TypeVar("F", bound=Callable[..., Any])
 SHORT = 12  # digits of an id in a list, as long as they are enough
 CANDIDATES = 10
 DOCS = "docs/how-to/dead-letters.md"
@@ -23,22 +27,34 @@ DOCS = "docs/how-to/dead-letters.md"
 
 @click.group()
 def dlq() -> None:
-    """Look at dead letters: bad records, why they are bad, and where they came from.
+    """Look at dead letters: bad records, why they are bad, and where they came from; take them out, or drop them.
 
-    Safe while an engine runs; nothing is changed.
+    Safe while an engine runs.
     """
+
+
+def _which(command: F) -> F:
+    """Options by which dead letters are chosen."""
+    for option in (
+        click.option("--code", metavar="CODE", help="Only those with this code, such as json.invalid."),
+        click.option("--source", metavar="ID", help="Only those of this source."),
+        click.option("--pipeline", metavar="ID", help="Only those of this pipeline."),
+    ):
+        command = option(command)
+    return command
+
+
+_status = click.option(
+    "--status",
+    type=click.Choice([s.value for s in NackState]),
+    help="open: a dead letter. held: it closed the gate, and the pipeline waits. dropped: by `dlq drop`.",
+)
 
 
 @dlq.command("list")
 @state_option()
-@click.option("--pipeline", metavar="ID", help="Only those of this pipeline.")
-@click.option("--source", metavar="ID", help="Only those of this source.")
-@click.option("--code", metavar="CODE", help="Only those with this code, such as json.invalid.")
-@click.option(
-    "--status",
-    type=click.Choice([s.value for s in NackState]),
-    help="open: a dead letter. held: it closed the gate, and the pipeline waits. Others are for later use.",
-)
+@_which
+@_status
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
 @json_option("One JSON object per dead letter and line on stdout.")
 def list_(
@@ -108,6 +124,161 @@ def show(id: str, state: Path, full: bool, as_json: bool) -> None:
             json_line({**_fields(letter), "given": record.given, "form": record.form, **missing})
         else:
             out("\n" * bool(n) + "\n".join(_shown(letter, record, full)))
+
+
+@dlq.command()
+@state_option()
+@_which
+@_status
+@click.option(
+    "--to",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file, instead of stdout. It is there when it is whole.",
+)
+def export(
+    state: Path, pipeline: str | None, source: str | None, code: str | None, status: str | None, to: Path | None
+) -> None:
+    """Write dead letters with their records as JSON, one in a line.
+
+    Each has what `dlq list --json` shows, `given` (as the source gave it) and `form` (as it was when it failed). Where a record is
+    no longer there, `missing` says why.
+    """
+    from penstock.cli.printer import err
+    from penstock.cli.shown import count, json_line, json_text
+    from penstock.ledger.look import Wanted
+
+    wanted = Wanted(pipeline, source, code, NackState(status) if status else None)
+    n = missing = 0
+    with _Whole(to) if to is not None else nullcontext() as file:
+        for fields in _exported(state, wanted):
+            n, missing = n + 1, missing + ("missing" in fields)
+            if file is None:
+                json_line(fields)
+            else:
+                file.write(json_text(fields) + "\n")
+    where = f" in {to}" if to is not None else ""
+    err(f"{count(n, 'dead letter')}{where}" + (f", {missing:,} of them without their record" if missing else ""))
+
+
+def _exported(state: Path, wanted: Wanted) -> Iterator[dict[str, Any]]:
+    from penstock.cli.state import ask, known_pipeline, known_source
+    from penstock.deadletters import all_kept
+
+    def batches(view: View) -> list[Wanted]:
+        known_pipeline(wanted.pipeline, view)
+        known_source(wanted.source, view)
+        return view.batches_of(wanted)
+
+    def of(batch: Wanted) -> tuple[list[LetterView], list[str]]:
+        def question(view: View) -> tuple[list[LetterView], list[str]]:
+            letters = view.letters(batch, limit=1 << 62)
+            return letters, view.staged(letters[0]) if letters else []
+
+        return ask(state, question)
+
+    for batch in ask(state, batches):
+        letters, staged = of(batch)
+        if not letters:
+            continue  # decided meanwhile
+        by_nack = {id(letter.nack): letter for letter in letters}
+        first = letters[0]
+        nacks = [letter.nack for letter in letters]
+        for nack, record in all_kept(state, first.pipeline, first.source, nacks, staged):
+            missing = {"missing": record.missing} if record.missing else {}
+            yield {**_fields(by_nack[id(nack)]), "given": record.given, "form": record.form, **missing}
+
+
+class _Whole:
+    """A file that is there when all of it is."""
+
+    def __init__(self, to: Path) -> None:
+        self._to = to
+        self._aside = to.with_name(f".{to.name}.{os.getpid()}")
+
+    def __enter__(self) -> IO[str]:
+        try:
+            self._file = self._aside.open("w", encoding="utf-8")
+        except OSError as e:
+            raise UsageError(f"{self._to} can't be written", code="dlq.export", why=e.strerror or str(e)) from e
+        return self._file
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._file.close()
+        if kind is None:
+            self._aside.replace(self._to)
+        else:
+            self._aside.unlink(missing_ok=True)
+
+
+@dlq.command()
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@state_option()
+@click.option(
+    "--all", "all_", is_flag=True, help="All that are open, of those that --pipeline, --source and --code name."
+)
+@_which
+@click.option("--reason", required=True, metavar="TEXT", help="Why; it is kept with the decision.")
+def drop(
+    ids: tuple[str, ...],
+    state: Path,
+    all_: bool,
+    pipeline: str | None,
+    source: str | None,
+    code: str | None,
+    reason: str,
+) -> None:
+    """Drop dead letters: nobody is going to replay or correct them.
+
+    They count as dead-lettered as before, stay in their files, and `dlq list --status dropped` shows them. Who dropped how many, when and
+    why is kept, and shown by `penstock pipelines show`.
+    """
+    import getpass
+
+    from penstock.cli.printer import err
+    from penstock.cli.shown import count
+    from penstock.cli.state import ask, known_pipeline, known_source
+    from penstock.engine.lock import StateFolder
+    from penstock.ledger import decisions
+    from penstock.ledger.look import Wanted
+
+    if bool(ids) == (all_ or bool(pipeline or source or code)) or (not ids and not all_) or not reason.strip():
+        raise UsageError(
+            "Which dead letters are to be dropped?" if reason.strip() else "Why are they to be dropped?",
+            code="dlq.which",
+            hint="give ids, or --all with or without --pipeline, --source and --code; and a --reason",
+        )
+
+    def question(view: View) -> list[Wanted]:
+        known_pipeline(pipeline, view)
+        known_source(source, view)
+        if not ids:
+            return [Wanted(pipeline, source, code, NackState.OPEN)]
+        found = [Wanted(id=_resolved(view, given)) for given in ids]
+        for w in found:
+            _refuse_to_drop(view.letters(w, limit=1000))
+        return found
+
+    wanted = ask(state, question)
+    try:
+        by = getpass.getuser()
+    except (KeyError, OSError):
+        by = str(os.getuid())
+    dropped = decisions.drop(StateFolder(state).ledger, wanted, {"reason": reason.strip(), "by": by})
+    for name, n in sorted(dropped.items()):
+        err(f"{name}: {count(n, 'dead letter')} dropped")
+    if not dropped:
+        err("Nothing was dropped: there are no open dead letters like that.")
+
+
+def _refuse_to_drop(letters: Sequence[LetterView]) -> None:
+    for letter in letters:
+        if letter.nack.state is NackState.HELD:
+            raise UsageError(
+                f"{letter.nack.id} is held: its pipeline waits there",
+                code="dlq.held",
+                hint="correct the cause and run the pipeline again, or let bad records become dead letters with"
+                " `dead-letter-queue: {window-size: 0}`: then it can be dropped",
+            )
 
 
 # -- which ----------------------------------------------------------------------------------------------------------
@@ -247,7 +418,8 @@ def _failed(kept: Kept, full: bool) -> list[str]:
 _UNREAD = "  not known: it could not be read"
 _OPEN = (
     "The pipeline went on without it. Correct the cause, put the corrected record",
-    f"into the source as a new one, and run again. How: {DOCS}",
+    "into the source as a new one, and run again; or drop it:",
+    f"penstock dlq drop ID --reason TEXT. How: {DOCS}",
 )
 _HELD = (
     "It closed the gate: it and what is behind it wait. Correct the cause and run",

@@ -21,9 +21,9 @@ from typing import Literal
 import click
 from click.shell_completion import CompletionItem
 
+from penstock import packages
 from penstock.cli.options import STATE, json_option
 from penstock.cli.printer import colour, encodable, out_json, printable
-from penstock.plugins import packages
 
 OLDEST_PYTHON = (3, 11)
 LEAST_DISK = 10**9
@@ -174,7 +174,7 @@ def check_delta(spark: str, python: str) -> Check:
     if python and python != wanted:
         text = f"delta-spark {python} is installed and does not fit Spark {spark}"
         return Check("Delta", "failed", text, f"pip install delta-spark=={wanted}, or pip uninstall delta-spark")
-    return _optional("Delta", about, there=bool(python))
+    return _optional("Delta", about, there=True)
 
 
 def check_kafka(spark: str) -> Check:

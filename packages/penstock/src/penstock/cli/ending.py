@@ -37,6 +37,7 @@ class Ran:
     forced: bool = False  # stopped at once
     elapsed: float = 0.0  # seconds since the command began
     looked: Mapping[tuple[str, str], str] = field(default_factory=dict)  # where each source of a pipeline looks
+    no_files: frozenset[tuple[str, str]] = frozenset()  # sources of a pipeline that read something else
     at_most_once: frozenset[str] = frozenset()  # pipelines
     letter: str = ""  # the id of the dead letter, where there is only one
 
@@ -66,7 +67,7 @@ def _pipeline(p: PipelineResult, ran: Ran) -> str:
             rows += _rows(lane, p.seconds, [c for c in _COUNTS if any(any(getattr(x, c).values()) for x in p.lanes)])
     lines += _aligned(rows)
     for lane in p.lanes:
-        lines += _unfinished(lane)
+        lines += _unfinished(lane, files=(p.id, lane.source) not in ran.no_files)
     if p.error is not None:
         lines.append(str(p.error))
     return "\n".join(lines)
@@ -123,13 +124,15 @@ def _aligned(rows: Sequence[tuple[str, Cells]]) -> list[str]:
     return lines
 
 
-def _unfinished(lane: LaneResult) -> Iterator[str]:
+def _unfinished(lane: LaneResult, *, files: bool) -> Iterator[str]:
     for held in lane.held:
         yield f"  {lane.source}: held at {held.id} ({held.node}: {held.error})"
     if r := lane.remaining:
         count = "an unknown number of records" if r.records is None else counted(r.records, "record")
-        waits = "wait for the one that is held" if lane.held else "remain for the next start"
-        yield f"  {lane.source}: {count} ({counted(r.files, 'file')}) {waits}"
+        where = f" ({counted(r.files, 'file')})" if files and r.files else ""
+        s = "s" if r.records == 1 else ""
+        waits = f"wait{s} for the one that is held" if lane.held else f"remain{s} for the next start"
+        yield f"  {lane.source}: {count}{where} {waits}"
 
 
 # -- what next ------------------------------------------------------------------------------------------------------

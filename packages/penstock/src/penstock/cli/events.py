@@ -11,9 +11,15 @@ _TEXTS = {
     "starting": "starting {what} …",
     "warning": "batch {batch}: {records:,} records do not meet the rule of {processor!r} and went on",
     "recovery": "recovery: batch {batch} was {state}: {action}",
+    "run-again": "recovery: batch {batch} was begun and not delivered; it runs again",
+    "finish": "recovery: batch {batch} was prepared; it is finished as it is",
+    "there": "recovery: batch {batch} was delivered to {destination!r} before the crash; not sent again",
+    "not there": "recovery: batch {batch} was not delivered to {destination!r} before the crash; it is now, as it was prepared",
     "retry": "{error}; trying again in {seconds} s (try {try})",
     "halved": "batch {batch} is cut in halves: {why}",
     "lost": "batch {batch} was in flight and is lost: {records} records are counted as discarded (at most once)",
+    "removed": "the connector was taken out of the pipeline: {what}",
+    "resent": "{records:,} records were sent again, because nobody knows whether they were written",
     "reread": "batch {batch} is taken anew: {why}",
 }
 _SILENT = ("snapshot", "batch")  # the table, and the line every few seconds, show these
@@ -28,6 +34,10 @@ def said(event: str, pipeline: str, source: str, details: dict[str, Any]) -> str
         return _stopping(**details)
     if event == "retry":
         details = {**details, "error": _short(details["error"])}
+    if event == "recovery" and details["action"] in _TEXTS:
+        event = details["action"]
+    if event == "recovered":
+        event = "there" if details["there"] else "not there"
     lane = "/".join(name for name in (pipeline, source) if name)
     text = _TEXTS.get(event, "{event}").format(event=event, **details)
     return f"{lane}: {text}" if lane else text

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import printer
+from penstock.cli.chatter import Chatter
 from penstock.cli.events import said
 from penstock.cli.interrupts import Interrupts
 from penstock.engine.view import Doing, View
@@ -41,6 +42,7 @@ class Face:
         self.lossy = False  # some pipeline is at most once: nothing is promised about what is cut off
         self._doing = Doing("checking", self.began)
         self._heard = 0  # signals that something was said about
+        self._chatter = Chatter()
 
     # -- told by the command and the engine -------------------------------------------------------------------------
 
@@ -65,6 +67,8 @@ class Face:
     def _said(self, event: str, pipeline: str, source: str, details: dict[str, Any]) -> str:
         if event == "degraded" and self.alone:
             return ""
+        if event == "log":
+            return self._chatter.heard(f"{pipeline}/{source}", details["level"], details["text"], time.monotonic())
         text = said(event, pipeline, source, details)
         return f"{text}; nothing is lost" if event == "stopping" and "\n" in text and not self.lossy else text
 
@@ -92,6 +96,11 @@ class Face:
         if not self.interrupts.begun:
             return "stopped before anything was read"
         return "stopped at once" if self.lossy else "stopped at once; nothing is lost"
+
+    def say_left_out(self, now: float | None = None) -> None:
+        """How much of what connectors have logged was not shown. Without a time: at the end."""
+        for text in self._chatter.left_out(now):
+            self.keep(text)
 
     def say_signals(self) -> None:
         """The engine says what it waits for; here is said what it can't: that a signal was heard while it starts, or again."""
@@ -136,6 +145,7 @@ def shown(*, as_json: bool = False, quiet: bool = False) -> Iterator[Face]:
         ended.set()
         if ticker.ident is not None:
             ticker.join()
+        face.say_left_out()
         face.close()
         log.leave()
         interrupts.restore()
@@ -146,6 +156,7 @@ def _ticking(face: Face, ended: threading.Event) -> None:
     while not ended.wait(TICK):
         with suppress(Exception):
             face.say_signals()
+            face.say_left_out(time.monotonic())
             face.tick(time.monotonic())
 
 

@@ -23,8 +23,8 @@ _name = click.argument("name", metavar="NAME|PATH")
 def log() -> None:
     """Look into commit logs, check and mend them.
 
-    A log is named as `penstock log list` shows it, or by the path of its folder. To look is safe while a pipeline runs: list,
-    show, offsets and verify take no lock and change nothing.
+    A log is named as `penstock log list` shows it, PIPELINE.SOURCE for a source in a process of its own, or by the path of its
+    folder. To look is safe while a pipeline runs: list, show, offsets and verify take no lock and change nothing.
     """
 
 
@@ -35,7 +35,7 @@ def log() -> None:
 def list_(context: click.Context, state: Path, as_json: bool) -> None:
     """List the logs of a state folder.
 
-    LAG is how many records the slowest reader has not acknowledged.
+    LAG is how many records the slowest reader has not acknowledged. The readers of a source's log are its destinations.
     """
     from penstock.cli.log_names import logs, readable
     from penstock.cli.log_tables import list_json, list_table, look, summary
@@ -107,7 +107,7 @@ def show(
 @state_option()
 @json_option("One JSON object on stdout.")
 def offsets(name: str, state: Path, as_json: bool) -> None:
-    """Show how far each reader is, and which one holds compaction.
+    """Show how far each reader is, and which one holds compaction. The readers of a source's log are its destinations.
 
     EFFECTIVE: everything of the namespace at or below is acknowledged. PENDING FROM: the first one that is not.
     """

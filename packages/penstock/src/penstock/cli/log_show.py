@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import re
 import select
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from penstock.cli.log_lines import Lines, full, json_item
 from penstock.cli.log_records import Gone, Item, One, Wanted, everything, items, last
@@ -23,6 +26,24 @@ LAST = 20  # records that are shown unless told otherwise
 POLL = 0.1  # seconds
 
 
+@contextmanager
+def _noticed(interrupted: threading.Event) -> Iterator[None]:
+    """Ctrl-C in the middle of a finalizer is lost, since Python has nobody to raise it to: it is written down as well."""
+
+    def notice(*_: object) -> None:
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # somebody else's, or deaf to it
+        yield
+        return
+    signal.signal(signal.SIGINT, notice)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Show:
     """One run of `show`."""
 
@@ -31,6 +52,7 @@ class Show:
         self._to = to
         self._full, self._json = full, as_json
         self._listener = Listener()
+        self._interrupted = threading.Event()
         self._end = self._stop(reader.end)
         self._lines = Lines(max(0, self._end - 1))
         self._shown = 0
@@ -43,15 +65,21 @@ class Show:
     def run(self, start: int | None, *, follow: bool) -> None:
         self._begin = self._first(start)
         try:
-            for item in self._items(self._begin, follow):
-                self._show(item)
-                if self._listener.gone():
-                    return
+            with _noticed(self._interrupted):
+                for item in self._items(self._begin, follow):
+                    self._show(item)
+                    if self._ends():
+                        return
             self._lines.flush()
         except KeyboardInterrupt:
             if not follow:
                 raise
             self._lines.flush()
+
+    def _ends(self) -> bool:
+        if self._interrupted.is_set():
+            raise KeyboardInterrupt
+        return self._listener.gone()
 
     def _first(self, start: int | None) -> int:
         if start is not None and start >= 0:
@@ -67,7 +95,7 @@ class Show:
                 return
             self._lines.flush()
             while (end := self._stop(self._reader.end)) <= at:
-                if self._listener.gone():
+                if self._ends():
                     return
                 time.sleep(POLL)
 

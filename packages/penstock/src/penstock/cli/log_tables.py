@@ -142,7 +142,7 @@ def holding(found: Followers) -> str:
     if not found.readers:
         return "No reader is known: everything is kept, and compaction takes nothing."
     if not found.holders:
-        return "No reader waits for anything: compaction may take all of the closed segments but the last of each namespace."
+        return "No reader waits for anything: compaction may take all of the closed segments but the last record of each namespace."
     names = " and ".join(found.holders)
     return f"{names} {'hold' if len(found.holders) > 1 else 'holds'} compaction: everything from offset {found.point} on is kept."
 

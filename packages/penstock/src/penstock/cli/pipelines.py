@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.cli.options import json_option, state_option
+from penstock.errors import PenstockError
 from penstock.ledger import NackState
 
 if TYPE_CHECKING:
+    from penstock.cli.source_log import SourceLog
     from penstock.cli.state import Engine
     from penstock.ledger.look import BatchView, Decision, LaneView, LetterView, Share, View
 
@@ -62,10 +65,12 @@ def list_(context: click.Context, state: Path, running: bool, as_json: bool) -> 
 def show(id: str, state: Path, as_json: bool) -> None:
     """Show what came of a pipeline's records.
 
-    For each source: the outcomes at every destination and whether they add up, dead letters, and batches.
+    For each source: the outcomes at every destination and whether they add up, dead letters, and batches; of a source in a
+    process of its own also its log, and how far behind it everything is.
     """
     from penstock.cli.printer import out
     from penstock.cli.shown import json_line
+    from penstock.cli.source_log import source_log
     from penstock.cli.state import ask, engine, known_pipeline
 
     def question(view: View) -> tuple[list[_Seen], list[Decision]]:
@@ -73,6 +78,9 @@ def show(id: str, state: Path, as_json: bool) -> None:
         return [_seen(view, lane) for lane in view.lanes(id)], view.decisions(id)
 
     lanes, decisions = ask(state, question)
+    for seen in lanes:  # after the ledger, which is never ahead of a log
+        seen.log = source_log(state, id, seen.lane.source, seen.taken)
+    again = _sent_again(state, id)
     holder = engine(state)
     if as_json:
         json_line(
@@ -80,6 +88,7 @@ def show(id: str, state: Path, as_json: bool) -> None:
                 "id": id,
                 "engine": _engine_json(holder),
                 "sources": [seen.json() for seen in lanes],
+                "sent_again": again,
                 "decisions": [{"at": d.at, "what": d.what, **d.detail} for d in decisions],
             }
         )
@@ -87,16 +96,38 @@ def show(id: str, state: Path, as_json: bool) -> None:
     lines = [f"{id}: {holder}"]
     for seen in lanes:
         lines += ["", *seen.lines(holder, state)]
+    if again:
+        many = ", ".join(f"{n:,} to {name}" for name, n in again.items())
+        lines += ["", f"sent again, because nobody knew whether they were written: {many}"]
     out("\n".join([*lines, *_decided(decisions)]))
+
+
+def _sent_again(state: Path, pipeline: str) -> dict[str, int]:
+    """Destination → records, over all runs. Of destinations in a process of their own."""
+    from penstock.host import memory
+
+    found: dict[str, int] = {}
+    for folder in sorted((state / "sinks").glob("*")):
+        with suppress(PenstockError):  # said when it is opened
+            known = memory.load(folder)
+            if known is not None and known.pipeline == pipeline and known.resent:
+                found[known.connector] = known.resent
+    return found
 
 
 class _Seen:
     """All that is shown of a lane."""
 
     def __init__(
-        self, lane: LaneView, unfinished: Sequence[BatchView], last: Sequence[BatchView], held: Sequence[LetterView]
+        self,
+        lane: LaneView,
+        unfinished: Sequence[BatchView],
+        last: Sequence[BatchView],
+        held: Sequence[LetterView],
+        taken: Mapping[str, int],
     ) -> None:
-        self.lane, self.unfinished, self.last, self.held = lane, unfinished, last, held
+        self.lane, self.unfinished, self.last, self.held, self.taken = lane, unfinished, last, held, taken
+        self.log: SourceLog | None = None
 
     def json(self) -> dict[str, Any]:
         held = [
@@ -115,6 +146,7 @@ class _Seen:
             "unfinished": [_batch_json(b) for b in self.unfinished],
             "last_batches": [_batch_json(b) for b in self.last],
             "held": held,
+            "log": None if self.log is None else self.log.json(),
         }
 
     def lines(self, engine: Engine, state: Path) -> Iterator[str]:
@@ -124,6 +156,8 @@ class _Seen:
         lane = self.lane
         last = f"last batch {when(lane.last)}" if lane.last else "no batch yet"
         yield f"source {lane.source}: {lane.read:,} read, {lane.acked:,} acked, {last}"
+        if lane.error:
+            yield f"  it did not go on: {lane.error}".replace("\n", "\n  ")
         yield from _account(lane.shares)
         if dead := sum(n for s, n in lane.nacks.items() if s is not NackState.HELD):
             here = f"--pipeline {lane.pipeline} --source {lane.source}{option(state)}"
@@ -131,6 +165,8 @@ class _Seen:
         for letter in self.held:
             yield f"\n  held at {letter.nack.node}: {_first(letter.nack.error)}"
             yield f"    it and what is behind it wait: penstock dlq show {letter.nack.id[:12]}{option(state)}"
+        if self.log is not None:
+            yield from self.log.lines(state)
         yield from _unfinished(self.unfinished, engine)
         yield from _settled(self.last)
 
@@ -139,7 +175,7 @@ def _seen(view: View, lane: LaneView) -> _Seen:
     from penstock.ledger.look import Wanted
 
     held = view.letters(Wanted(lane.pipeline, lane.source, state=NackState.HELD), MANY)
-    return _Seen(lane, view.unfinished(lane.key), view.last_batches(lane.key, LAST), held)
+    return _Seen(lane, view.unfinished(lane.key), view.last_batches(lane.key, LAST), held, view.logs(lane.key))
 
 
 # -- for people -----------------------------------------------------------------------------------------------------
@@ -244,14 +280,19 @@ def _decided(decisions: Sequence[Decision]) -> Iterator[str]:
     from penstock.cli.shown import when
 
     if decisions:
-        yield "\nabandoned"
+        yield "\ndecisions"
     for d in decisions[-MANY:]:
-        detail = d.detail
-        what = "" if d.what == "abandon" else f"{d.what}: "
-        yield (
-            f"  {when(d.at)}  {what}batch {detail.get('batch')} at {detail.get('destination')},"
-            f" {detail.get('records', 0):,} records discarded"
-        )
+        yield f"  {when(d.at)}  {_decision(d)}"
+
+
+def _decision(d: Decision) -> str:
+    from penstock.cli.shown import count, escaped
+
+    detail = d.detail
+    if d.what == "drop":
+        by = f", by {escaped(str(detail['by']))}" if detail.get("by") else ""
+        return f"{count(detail.get('dead_letters', 0), 'dead letter')} dropped{by}: {escaped(str(detail.get('reason', '')))}"
+    return f"abandoned: batch {detail.get('batch')} at {detail.get('destination')}, {detail.get('records', 0):,} records discarded"
 
 
 def _sentence(engine: Engine) -> str:
@@ -276,6 +317,7 @@ def _lane_json(lane: LaneView) -> dict[str, Any]:
         "dead_letters": {state.value: lane.nacks.get(state, 0) for state in NackState},
         "unfinished": lane.unfinished,
         "last": lane.last,
+        "error": lane.error or None,
     }
 
 

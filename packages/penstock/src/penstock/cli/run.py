@@ -34,6 +34,14 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="The state folder (default: .penstock beside the pipeline).",
 )
+@click.option(
+    "--idle",
+    type=click.FloatRange(min=0),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --once: a source that waits for others counts as empty after so long without a record.",
+)
 @click.option("--master", help="The Spark master (default: local[*,4], embedded).")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting. May be given several times.")
 @click.option("--json", "as_json", is_flag=True, help="Events and the summary as JSON lines on stdout.")
@@ -52,6 +60,7 @@ def run(
     paths: tuple[Path, ...],
     once: bool,
     state: Path | None,
+    idle: float,
     master: str | None,
     conf: tuple[str, ...],
     as_json: bool,
@@ -88,6 +97,7 @@ def run(
                 started=face.started,
                 finish=finish,
                 abandon=abandon,
+                idle=idle,
             )
     if dry_run:
         ok = trying.print_all(outcomes, limit)
@@ -114,6 +124,7 @@ def _named(paths: tuple[Path, ...]) -> str:
 
 def _ran(face: Face, pipelines: Sequence[Pipeline], state: Path | None, *, once: bool, conf: Sequence[str]) -> Ran:
     from penstock.pipeline import state_folder
+    from penstock.plugins.builtin import bare
 
     folder = state_folder(pipelines, state)
     configs = [p.assembly().config for p in pipelines]
@@ -125,6 +136,7 @@ def _ran(face: Face, pipelines: Sequence[Pipeline], state: Path | None, *, once:
         forced=face.interrupts.count > 1,
         elapsed=time.monotonic() - face.began,
         looked={(pipeline, c.id): c.settings.get("path", "") for pipeline, c in sources},
+        no_files=frozenset((pipeline, c.id) for pipeline, c in sources if bare(c.plugin) != "files"),
         at_most_once=frozenset(p.id for p in configs if p.guarantee == "at-most-once"),
         letter=_only_letter(folder),
     )

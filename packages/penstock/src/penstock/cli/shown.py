@@ -23,9 +23,13 @@ _LEAST = 8  # columns are not cut below this
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
+def json_text(value: Any) -> str:
+    return _encode(value).decode()
+
+
 def json_line(value: Any) -> None:
     """One line on stdout. What a terminal would act on, or can't show, is escaped as JSON has it: nothing is lost."""
-    text = _encode(value).decode()
+    text = json_text(value)
     every = (sys.stdout.encoding or "").lower() in ("utf-8", "utf8")
     if not text.isprintable() or not (every or text.isascii()):
         text = "".join(c if c.isprintable() and (every or c.isascii()) else _as_json(c) for c in text)

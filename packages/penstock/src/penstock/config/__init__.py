@@ -9,6 +9,7 @@ from penstock.config.model import (
     ConnectorConfig,
     DeadLetterQueueConfig,
     File,
+    LogConfig,
     PipelineConfig,
     ProcessorConfig,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "Duration",
     "File",
     "Loaded",
+    "LogConfig",
     "PipelineConfig",
     "Problem",
     "ProcessorConfig",

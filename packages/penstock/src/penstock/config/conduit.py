@@ -34,13 +34,10 @@ PROCESSORS: Mapping[str, str] = {
     "webhook.http": _MODEL,
 }
 SOURCES: Mapping[str, str] = {
-    "kafka": "there is no Kafka connector yet",
-    "postgres": "there is no Postgres connector yet",
+    "postgres": "there is no change data capture from Postgres yet; `jdbc` reads tables, and what is new in them",
     "s3": "there is no S3 connector yet; `files` reads folders of this machine",
 }
 DESTINATIONS: Mapping[str, str] = {
-    "kafka": "there is no Kafka connector yet",
-    "postgres": "there is no Postgres connector yet",
     "s3": "there is no S3 connector yet; `files` writes folders of this machine",
 }
 SETTINGS: Mapping[str, str] = {  # of the connector SDK and the schema middleware, by the beginning of their names

@@ -22,6 +22,7 @@ __all__ = [
     "ConnectorConfig",
     "DeadLetterQueueConfig",
     "File",
+    "LogConfig",
     "Model",
     "PipelineConfig",
     "ProcessorConfig",
@@ -90,6 +91,27 @@ def _no_limits() -> BatchConfig:
     return BatchConfig()  # one for all: a default that is given as such is copied for every connector
 
 
+class LogConfig(Model):
+    """The commit log between a source in a process of its own and Spark. None leaves it to the engine."""
+
+    max_size: Annotated[Size, Field(ge=1 << 20)] | None = Field(
+        None,
+        description="At most this much on disk (default 1GiB). A log that is full makes its source wait.",
+    )
+    resend_window: Annotated[Whole, Field(ge=0)] | None = Field(
+        None,
+        description="What a source sends again is recognised among so many of its last records (default 100000).",
+    )
+    compression: Literal["none", "zstd"] | None = Field(
+        None, description="`zstd` makes the log smaller where the disk is slower than the processor (default `none`)."
+    )
+
+
+@cache
+def _no_log() -> LogConfig:
+    return LogConfig()
+
+
 class ProcessorConfig(Model):
     id: ProcessorId = Field(description="Unique in the pipeline, over all connectors; dead letters name it.")
     plugin: Plugin = Field(description="The processor's name, e.g. `json.decode`; `builtin:json.decode` is the same.")
@@ -121,7 +143,19 @@ class ConnectorConfig(Model):
         description="Of a source: for its records, before those of the pipeline. Of a destination: for what goes there, after"
         " them.",
     )
-    batch: BatchConfig = Field(default_factory=_no_limits, description="Where a batch of this source is cut.")
+    batch: BatchConfig = Field(
+        default_factory=_no_limits,
+        description="Where a batch of this source is cut. Of a destination in a process of its own: how many records it is sent at once"
+        " (`max-records`, default 1000).",
+    )
+    ordering: Literal["source", "key", "none"] | None = Field(
+        None,
+        description="Of a destination in a process of its own: in which order records arrive. `source`: as the source gave them. `key`:"
+        " those with the same key do. `none`: any. The latter two are sent by several tasks (default `source`).",
+    )
+    log: LogConfig = Field(
+        default_factory=_no_log, description="Of a source in a process of its own: the log that it goes through."
+    )
 
 
 class DeadLetterQueueConfig(Model):

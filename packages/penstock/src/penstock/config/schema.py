@@ -51,7 +51,14 @@ def json_schema(settings: SettingsByName | None = None) -> Schema:
     """The schema of a file. `settings` gives the plugins whose settings are to be checked too."""
     file = _of(File)
     definitions = file.pop("$defs")
-    for name in ("PipelineConfig", "ConnectorConfig", "ProcessorConfig", "DeadLetterQueueConfig", "BatchConfig"):
+    for name in (
+        "PipelineConfig",
+        "ConnectorConfig",
+        "ProcessorConfig",
+        "DeadLetterQueueConfig",
+        "BatchConfig",
+        "LogConfig",
+    ):
         _allow_any_scalar(definitions[name])
     _by_hand(file, definitions)
     for kind, plugins in (settings or {}).items():

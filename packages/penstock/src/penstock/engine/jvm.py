@@ -30,7 +30,7 @@ _WAYS = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 _connecting = threading.Lock()
 
 
-def _spark_home() -> Path:
+def spark_home() -> Path:
     """Where Spark is, as PySpark finds it, but without importing PySpark: that can be done while the JVM starts."""
     named = os.environ.get("SPARK_HOME")
     spec = find_spec("pyspark")
@@ -56,7 +56,7 @@ class Jvm:
         self._log_file = log_file
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-jvm-")
         self._answer = Path(self._folder.name) / "answer"
-        command = [*DEAF, str(_spark_home() / "bin" / "spark-submit")]
+        command = [*DEAF, str(spark_home() / "bin" / "spark-submit")]
         for name, value in settings.items():
             command += ["--conf", f"{name}={value}"]
         command += shlex.split(env.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))

@@ -11,6 +11,7 @@ import shutil
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -52,10 +53,12 @@ class LaneLoop:
         self._backoff = backoff
         self._failures = 0
         self._closed: GateClosed | None = None  # what comes before it is still delivered, nothing from it on
-        self._rehearsed = False
+        self._rehearsed = self._started = False
+        self._stuck = True  # the ledger may say why it did not go on; it is told when it does
         self._forgotten: set[int] = set()  # only ever with a safeguard off
         self._pace = Pace(work.limits.max_bytes)
         self._waiting_since: float | None = None  # a batch that is not full
+        self._drains: bool | None = None  # the source was told to stop; True: what is on its way is still taken
         self.tag = tag
         self.doing = Doing("beginning", time.monotonic())
         self.behind: Behind | None = None
@@ -88,6 +91,7 @@ class LaneLoop:
             return
         self._failures += 1
         delay = self._backoff.delay(self._failures) if isinstance(error, Retry) else None
+        self._note(str(error))
         if delay is not None and not self._stop.requested:
             self.status = Status.RECOVERING
             self._report("retry", {"error": str(error), "seconds": round(delay, 1), "try": self._failures})
@@ -98,11 +102,21 @@ class LaneLoop:
         else:
             self.status = Status.RUNNING
 
+    def _note(self, error: str | None) -> None:
+        """For those who look later. What can't be written down is said all the same."""
+        if error is None and not self._stuck:
+            return
+        with suppress(PenstockError):
+            self._work.ledger.stuck(self._work.lane.key, error)
+        self._stuck = error is not None
+
     def _loop(self) -> None:
         """Enters through recovery; returns when the lane has nothing left to do, or is told to stop."""
         ledger, lane = self._work.ledger, self._work.lane
         work = replace(self._work, lane=ledger.lane(lane.pipeline, lane.source))
         known = work.lane.known
+        self._started, self._drains = False, None
+        work.source.around = work.around  # what is prepared may ask where its records came from
         unfinished = {s.batch for s in ledger.unfinished(work.lane.key)}  # to be recovered, others are our own halves
         self._tidy(work)
         while True:
@@ -112,31 +126,52 @@ class LaneLoop:
                 if self._stop.requested and s.state is not State.PREPARED:
                     return
                 if s.state is not State.PREPARED:
-                    self._rehearse(work)
+                    self._begin(work)
                 self._resume(work, known, s, recovering=s.batch in unfinished)
                 unfinished.discard(s.batch)
             elif self._closed:
                 raise self._closed
-            elif self._stop.requested:
-                return
-            elif self._rehearse(work) and (taken := self._take(work, known)) is not None:
+            elif (taken := self._next(work, known)) is not None:
                 started = time.monotonic()
                 self._batch(work, known, *taken)
                 self._pace.note(taken[0].ranges.size, time.monotonic() - started)
-            elif self._once and work.source.idle():
+            elif self._over(work):
                 return
             else:
-                self._say("waiting for input")
+                self._say("waiting for input" if self._drains is None else "waiting for the source to stop")
                 work.source.wait(WAIT)
 
-    def _rehearse(self, work: Work) -> bool:
-        """Once, and before the source is touched. Prepared work needs no plan and is finished first."""
+    def _begin(self, work: Work) -> None:
+        """Before the source is touched. Prepared work needs neither plan nor source, and is finished first."""
         if not self._rehearsed:
             if faults.safeguard("rehearse"):
                 self._say("trying the plan")
                 rehearse(work)
             self._rehearsed = True
-        return True
+        if not self._started:
+            if work.around is not None:
+                work.source.start(work.around)
+            self._started = True
+
+    def _next(self, work: Work, known: Known) -> tuple[Snapshot, Attempt] | None:
+        """The next batch. After a stop only what is on its way already."""
+        if self._stop.requested and (not self._started or not self._stop_source(work)):
+            return None
+        self._begin(work)
+        return self._take(work, known)
+
+    def _over(self, work: Work) -> bool:
+        """There is nothing to take now: whether that is the end."""
+        if not self._stop.requested and not (self._once and work.source.idle()):
+            return False
+        told = self._drains is not None
+        return not self._stop_source(work) or (told and work.source.drained())
+
+    def _stop_source(self, work: Work) -> bool:
+        if self._drains is None:
+            self._say("stopping the source")
+            self._drains = self._started and work.source.stop()
+        return self._drains
 
     def _take(self, work: Work, known: Known) -> tuple[Snapshot, Attempt] | None:
         """The next batch, as large as the pace allows."""
@@ -144,6 +179,7 @@ class LaneLoop:
         if self.doing.what != "waiting for input":  # it looks all the time then
             self._say("looking for input")
         taken = snapshot.take(work, known, limits, self._enough)
+        self._note(None)
         self.behind = work.source.behind()
         if taken is not None:
             self._waiting_since = None
@@ -151,7 +187,7 @@ class LaneLoop:
 
     def _enough(self, ranges: Ranges) -> bool:
         """A batch that is not full waits for more, up to `max-delay`."""
-        if self._once or ranges.full or not self._work.limits.max_delay:
+        if self._once or self._stop.requested or ranges.full or not self._work.limits.max_delay:
             return True
         now = time.monotonic()
         self._waiting_since = now if self._waiting_since is None else self._waiting_since
@@ -179,7 +215,8 @@ class LaneLoop:
             name = action.name.lower().replace("_", "-")
             self._report("recovery", {"batch": s.batch, "state": s.state.value, "action": name})
         if action is Action.FINISH:
-            self._finish(work, known, s)
+            told = replace(work, recovering=lambda name, there: self._recovered(s, name, there)) if recovering else work
+            self._finish(told, known, s)
         elif action is Action.RUN_AGAIN:
             deaths = work.ledger.deaths(s)
             discard(work, s)
@@ -194,6 +231,9 @@ class LaneLoop:
                 work.ledger.drop(s)
             self._forgotten.add(s.batch)
             known.dropped(s.ranges)
+
+    def _recovered(self, s: Snapshot, destination: str, there: bool) -> None:
+        self._report("recovered", {"batch": s.batch, "destination": destination, "there": there})
 
     def _batch(self, work: Work, known: Known, s: Snapshot, attempt: Attempt) -> None:
         self._report(
@@ -307,9 +347,10 @@ class LaneLoop:
     def remaining(self) -> Remaining | None:
         """What is written down and not delivered, counted after the lane has ended; None when that is nothing."""
         rows = self._work.ledger.unfinished(self._work.lane.key)
-        if not rows:
+        left = self._work.source.left()
+        if not rows and not left:
             return None
-        counts = [self._work.source.count(s.ranges) for s in rows]
+        counts = [left, *(self._work.source.count(s.ranges) for s in rows)]
         records = None if None in counts else sum(c for c in counts if c is not None)
         return Remaining(len(rows), sum(len(s.ranges) for s in rows), sum(s.ranges.size for s in rows), records)
 

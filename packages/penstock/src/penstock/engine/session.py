@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine import archive, java
-from penstock.engine.jvm import Jvm
+from penstock.engine import packages as java_packages
+from penstock.engine.jvm import Jvm, spark_home
 from penstock.errors import UsageError
+from penstock.packages import Package
 from penstock.secrets import Secrets
 
 if TYPE_CHECKING:
@@ -144,10 +146,12 @@ def begin(
     *,
     secrets: Secrets | None = None,
     python: Collection[str] = (),
+    packages: Collection[Package] = (),
 ) -> Starting:
     """Starts Spark beside what the caller does next. Where there are Python stages, `python` are the modules they need, and a
-    worker is made ready, too."""
-    return Starting(lambda tell: start(master, conf, log_file, secrets=secrets, python=python, launched=tell))
+    worker is made ready, too. `packages`: what connectors need."""
+    more: dict[str, Any] = {"secrets": secrets, "python": python, "packages": packages}
+    return Starting(lambda tell: start(master, conf, log_file, **more, launched=tell))
 
 
 def start(
@@ -158,6 +162,7 @@ def start(
     *,
     secrets: Secrets | None = None,
     python: Collection[str] = (),
+    packages: Collection[Package] = (),
     launched: Callable[[Jvm], None] = lambda _: None,
 ) -> SparkSession:
     """Starts Spark for this process. What the JVM prints goes to `log_file`, without `secrets`; the variables these are in are
@@ -174,13 +179,19 @@ def start(
     embedded = (
         {**EMBEDDED, f"spark.executorEnv.{PRELOAD}": ",".join(sorted(python))} if master.startswith("local") else {}
     )
+    if packages:
+        conf = java_packages.settings(packages, conf, spark_home() / "jars")
     settings = {"spark.master": master, "spark.app.name": "penstock", **DEFAULTS, **embedded, **conf, **REQUIRED}
     options = archive.use() if jvm_options is None else jvm_options
     settings[JAVA_OPTIONS] = " ".join([*LATER, *options, settings.get(JAVA_OPTIONS, "")]).strip()
+    before = log_file.stat().st_size if log_file.exists() else 0
     with _log(log_file, secrets) as log:
         jvm = Jvm(settings, _environment(secrets), log, log_file)
     launched(jvm)
-    return _session(jvm, warm=bool(python and embedded))
+    try:
+        return _session(jvm, warm=bool(python and embedded))
+    except UsageError as e:
+        raise java_packages.unresolved(settings, log_file, before) or e from e
 
 
 def _session(jvm: Jvm, *, warm: bool) -> SparkSession:

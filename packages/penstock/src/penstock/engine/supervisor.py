@@ -9,22 +9,25 @@ import hashlib
 import time
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.engine import java, session
+from penstock import deadletters
+from penstock.engine import java, packages, session
 from penstock.engine.backoff import Backoff
-from penstock.engine.batch.context import Guarantee, Outcomes, Target, Work
+from penstock.engine.batch.context import DLQ, Guarantee, Outcomes, Target, Work, folder_name
 from penstock.engine.classify import SparkDied, classify
 from penstock.engine.gate import DEFAULT, Window
 from penstock.engine.lock import StateFolder
 from penstock.engine.stop import StopSignal
 from penstock.engine.view import Doing, LaneView, PipelineView, Remaining, Status, View
 from penstock.errors import Fenced, LedgerError, PenstockError
-from penstock.ledger import Ledger, Nack, NackState, Prepared, TargetRef, Totals
-from penstock.native import Limits, NativeDestination, NativeSource, Where
-from penstock.plan.nodes import Node, stages
+from penstock.ledger import Lane, Ledger, Nack, NackState, Prepared, TargetRef, Totals
+from penstock.native import Limits, NativeDestination, NativeSource, Surroundings, Unsuitable, Where
+from penstock.plan.nodes import Node, shape_behind, stages
 from penstock.secrets import Secrets
 from penstock.testing import faults
 
@@ -33,9 +36,13 @@ if TYPE_CHECKING:
 
     from penstock.engine.lane import LaneLoop, Report
 
+LOGS, SINKS = "logs", "sinks"  # folders in the state folder: of sources and destinations in processes of their own
+PLACES = "places"  # and of destinations in Spark that have no other place to stage
 DEADLINE = 30.0  # seconds a graceful stop may take
 GIVE_UP = 15.0  # seconds after which lanes that do not even react to a forceful stop are left behind
+INTERRUPT = 5.0  # seconds after a forceful stop in which a source may still come to an end by itself
 TICK = 0.1
+IDLE = 2.0  # seconds
 ONCE_TRIES = 3  # `--once` gives up after this many retries in a row; a continuous run never does
 
 
@@ -50,6 +57,14 @@ class LanePlan:
     dlq: Target | None = None
 
 
+class Beside(Protocol):
+    """What destinations of several lanes have in common, and what outlives each of them."""
+
+    def close(self) -> None: ...
+    def interrupt(self) -> None: ...
+    def resent(self) -> Mapping[str, int]: ...
+
+
 @dataclass(frozen=True)
 class PipelinePlan:
     id: str
@@ -59,6 +74,7 @@ class PipelinePlan:
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     handlers: tuple[Callable[[Outcomes], None], ...] = ()
     secrets: Secrets = field(default_factory=Secrets)  # what came by reference; no text that leaves the engine holds it
+    beside: Beside | None = None  # what its lanes share
 
 
 @dataclass(frozen=True)
@@ -123,9 +139,12 @@ class Engine:
         report: Callable[[str, str, str, dict[str, Any]], None] = lambda *_: None,
         finish: bool = False,
         abandon: Collection[str] = (),
+        idle: float = IDLE,
+        lifecycle: bool = True,
     ) -> None:
         """With `finish`, what is prepared for destinations that are no longer in their pipeline is delivered as it was
-        prepared; what is prepared for those named in `abandon` is given up."""
+        prepared; what is prepared for those named in `abandon` is given up. `idle`: after so many seconds without a record a source that
+        could always get more counts as having nothing. Without `lifecycle` no connector hears that it is new or gone: for trials."""
         self.stop = StopSignal()
         self.secrets = Secrets()  # of all pipelines
         self._state = StateFolder(state)
@@ -136,6 +155,7 @@ class Engine:
         self._backoff = backoff
         self._finish = finish
         self._abandon = tuple(abandon)
+        self._idle, self._lifecycle = idle, lifecycle
         self._report = report  # (event, pipeline, source, details)
         self._doing = Doing("checking", time.monotonic())
         self._running: list[_Running] = []
@@ -163,6 +183,7 @@ class Engine:
                 running = [self._make(p, ledger, spark, once) for p in pipelines if p.id not in refused]
                 # All are made first: beside lanes at work, making a hundred took ten seconds, not one.
                 self._running, self._ledger = running, ledger
+                self._part_with(running, ledger)
                 self._say("running")
                 for r in running:
                     for lane in r.lanes:
@@ -197,17 +218,21 @@ class Engine:
 
     def _begin(self, pipelines: Sequence[PipelinePlan]) -> session.Starting | None:
         """Spark of our own starts beside what is left to do; None where there is a session already."""
+        needs = [part.packages for p in pipelines for part in _connectors(p) if part.packages]
         if self._spark is None:
             self._spark = session.active()
         if self._spark is not None:
             session.refuse_session(self._spark)
+            if needs:
+                packages.refuse_missing(self._spark, packages.needed(needs, self._spark.version))
             return None
         java.require()
+        wanted = packages.needed(needs, packages.installed()) if needs else []
         self._say("starting Spark")
         self._report("starting", "", "", {"what": "Spark"})
         log = self._state.path / "spark.log"
         python = {module for p in pipelines for module in _python_modules(p)}
-        return session.begin(self._master, self._conf, log, secrets=self.secrets, python=python)
+        return session.begin(self._master, self._conf, log, secrets=self.secrets, python=python, packages=wanted)
 
     def _started(self, starting: session.Starting | None) -> SparkSession | None:
         import penstock.engine.lane  # noqa: F401 -- with all that it imports, while Spark starts
@@ -224,15 +249,19 @@ class Engine:
         running = _Running(plan)
         for lane in plan.lanes:
             row = ledger.lane(plan.id, lane.source.source_id)
+            own = session.for_lane(spark)
+            for target in (*lane.targets.values(), *([lane.dlq] if lane.dlq else [])):
+                target.destination.spark = own
+                target.destination.place = self._place(plan, target.destination)
             work = Work(
                 row,
                 lane.source,
                 lane.nodes,
                 lane.targets,
                 lane.limits,
-                session.for_lane(spark),
+                own,
                 ledger,
-                plan.rebuild,
+                partial(self._rebuilt, plan, own),
                 self._state.path,
                 plan.window,
                 lane.dlq,
@@ -241,6 +270,8 @@ class Engine:
                 self._finish,
                 self._abandon,
                 secrets=plan.secrets,
+                around=self._around(plan, lane, row, once),
+                start=partial(self._start_destination, plan, once),
             )
             loop = LaneLoop(
                 work,
@@ -253,6 +284,52 @@ class Engine:
             thread = InheritableThread(target=_body(loop, plan.secrets), name=loop.tag, daemon=True, session=work.spark)
             running.lanes.append(_Lane(lane, loop, row.key, ledger.totals(row.key), thread))
         return running
+
+    def _part_with(self, running: Sequence[_Running], ledger: Ledger) -> None:
+        """Connectors that were taken out of their pipeline hear of it. One that can't be told now is told at the next start."""
+        logs, sinks = (self._state.path / name for name in (LOGS, SINKS))
+        if not self._lifecycle or not (logs.is_dir() or sinks.is_dir()):
+            return
+        from penstock.host.parting import gone, part_destination, part_source
+
+        for r in running:
+            there = {lane.plan.source.source_id for lane in r.lanes}
+            found = [(folder, known, part_source) for folder, known in gone(logs, r.plan.id, there)]
+            there = {name for lane in r.lanes for name in lane.plan.targets} | _unfinished(r, ledger)
+            found += [(folder, known, part_destination) for folder, known in gone(sinks, r.plan.id, there)]
+            for folder, known, part in found:
+                report = self._reporter(r.plan, known.connector)
+                report("removed", {"what": part(folder, known, _logging(report))})
+
+    def _start_destination(self, plan: PipelinePlan, once: bool, destination: NativeDestination[Any]) -> None:
+        """What it needs of where it runs. Of a queue for dead letters the connector hears no more than that."""
+        name = destination.destination_id
+        folder = self._state.path / SINKS / deadletters.folder(plan.id, name)
+        log = _logging(self._reporter(plan, name))
+        destination.start(Surroundings(plan.id, folder, (), log, once, self._idle, self._lifecycle and name != DLQ))
+
+    def _place(self, plan: PipelinePlan, destination: NativeDestination[Any]) -> Path:
+        return self._state.path / PLACES / deadletters.folder(plan.id, destination.destination_id)
+
+    def _rebuilt(self, plan: PipelinePlan, spark: SparkSession, p: Prepared | TargetRef) -> NativeDestination[Any]:
+        """A destination as it was, with the lane's session."""
+        made = plan.rebuild(p)
+        made.spark = spark
+        made.place = self._place(plan, made)
+        return made
+
+    def _around(self, plan: PipelinePlan, lane: LanePlan, row: Lane, once: bool) -> Surroundings:
+        source = lane.source.source_id
+        report = self._reporter(plan, source)
+        return Surroundings(
+            plan.id,
+            self._state.path / LOGS / folder_name(row),
+            tuple(lane.targets),
+            _logging(report),
+            once,
+            self._idle,
+            self._lifecycle,
+        )
 
     def _tag(self, pipeline: str, source: str) -> str:
         """Of the lane's jobs, and the name of its pool. No id has a slash, so a-b/c and a/b-c stay apart; the state folder
@@ -297,6 +374,14 @@ class Engine:
                 if r.stop.forced and not isinstance(end, SparkDied):
                     for loop in r.alive():  # again and again: a job may start just after it was looked for
                         _cancel(spark, loop.tag)
+                if r.stop.forced_for(INTERRUPT):
+                    _interrupt(r)
+        for r in running:
+            _interrupt(r)  # nothing is left running
+            if r.plan.beside is not None:
+                r.plan.beside.close()
+                for name, n in r.plan.beside.resent().items():
+                    self._report("resent", r.plan.id, name, {"records": n})
         self._tell(running)
 
     def _tell(self, running: list[_Running]) -> None:
@@ -305,6 +390,36 @@ class Engine:
             if not r.told and (lane := r.failed()) is not None:
                 r.told = True
                 self._report("degraded", r.plan.id, lane.plan.source.source_id, {"error": str(lane.loop.error)})
+
+
+def _connectors(p: PipelinePlan) -> list[NativeSource[Any] | NativeDestination[Any]]:
+    found: list[NativeSource[Any] | NativeDestination[Any]] = []
+    for lane in p.lanes:
+        found += [
+            lane.source,
+            *(t.destination for t in lane.targets.values()),
+            *([lane.dlq.destination] if lane.dlq else []),
+        ]
+    return found
+
+
+def _unfinished(r: _Running, ledger: Ledger) -> set[str]:
+    """Destinations that something is prepared for."""
+    batches = [s for lane in r.lanes for s in ledger.unfinished(lane.key)]
+    return {p.destination for s in batches for p in ledger.prepared(s) if p.receipt is None}
+
+
+def _interrupt(r: _Running) -> None:
+    """Whatever lanes wait for that are still there."""
+    left = [lane for lane in r.lanes if lane.thread.is_alive()]
+    for lane in left:
+        lane.plan.source.interrupt()
+    if left and r.plan.beside is not None:
+        r.plan.beside.interrupt()
+
+
+def _logging(report: Report) -> Callable[[str, str], None]:
+    return lambda level, text: report("log", {"level": level, "text": text})
 
 
 def _body(loop: LaneLoop, secrets: Secrets) -> Callable[[], None]:
@@ -410,10 +525,14 @@ def _python_modules(p: PipelinePlan) -> set[str]:
     """The modules of Python stages, as far as there are any and that is known before Spark is there."""
     found: set[str] = set()
     for lane in p.lanes:
-        for nodes in (lane.nodes, *((*lane.nodes, *t.nodes) for t in lane.targets.values())):
-            for stage in stages(nodes, lane.source.shape):
-                if stage.where is Where.PYTHON:
-                    found |= {type(node.processor).__module__ for node in stage.nodes}
+        for shape in lane.source.shapes():
+            with suppress(Unsuitable):
+                behind = shape_behind(lane.nodes, shape)
+                for nodes in (lane.nodes, *((*lane.nodes, *t.chain(behind)) for t in lane.targets.values())):
+                    for stage in stages(nodes, shape):
+                        if stage.where is Where.PYTHON:
+                            found |= {type(node.processor).__module__ for node in stage.nodes}
+        found.update(lane.source.modules)
         if found:
             parts = (lane.source, *(t.destination for t in lane.targets.values()))
             found |= {type(part).__module__ for part in parts}

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.assembly import Assembly, KeyPath, shape_behind
+from penstock.assembly import Assembly, KeyPath
 from penstock.config import DeadLetterQueueConfig, ProcessorConfig
-from penstock.native import ExactlyOnceDestination, NativeDestination, NativeSource, Processor, Where
-from penstock.plan.nodes import Node, Stage, gives, stages
+from penstock.native import NativeDestination, NativeSource, Processor, Where
+from penstock.plan.nodes import Node, Stage, gives, shape_behind, stages
 from penstock.plugins.builtin import bare
 from penstock.record import Shape
 
@@ -178,9 +178,7 @@ class _Maker:
     def _materialised(self) -> bool:
         """As the engine does: where several read what was processed, or one may refuse single records of it later."""
         made = [self._a.made("destination", d, path) for path, d in self._a.connectors("destination")]
-        once = self._a.config.guarantee == "exactly-once"
-        late = any(once and isinstance(d, ExactlyOnceDestination) and d.may_refuse for d in made)
-        return len(made) > 1 or late
+        return len(made) > 1 or any(d is not None and d.may_refuse for d in made)
 
     def _placed(self, path: KeyPath, processors: Sequence[ProcessorConfig], owner: str) -> Iterator[_Placed]:
         placed = _there(self._a.placed(path, processors))

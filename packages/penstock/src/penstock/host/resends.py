@@ -40,6 +40,10 @@ class Resends:
             if self._offsets[oldest] < offsets.stop - self._size:  # else it came again, and is not the oldest
                 del self._offsets[oldest]
 
+    def knows(self, positions: Sequence[bytes]) -> bool:
+        """Whether it knows one of them: most often none."""
+        return not self._offsets.keys().isdisjoint(positions)
+
     def offset(self, position: bytes) -> int | None:
         """Where it is in the log; None: it is new, as far as that is known."""
         return self._offsets.get(position)

@@ -9,7 +9,7 @@ import itertools
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,6 +77,7 @@ class LaneView:
     nacks: Mapping[NackState, int]
     unfinished: int  # batches
     last: int | None  # when an attempt at a batch began last, in milliseconds since 1970
+    error: str = ""  # why it does not go on, where that is no batch's fault
 
     @property
     def name(self) -> str:
@@ -130,12 +131,15 @@ class Wanted:
     code: str | None = None
     state: NackState | None = None
     id: str | None = None
+    lane: int | None = None  # with `batch`: those of one batch
+    batch: int | None = None
 
 
-_WANTED = (
+WANTED = (
     " JOIN lane l ON l.id = n.lane WHERE (:pipeline IS NULL OR l.pipeline = :pipeline)"
     " AND (:source IS NULL OR l.source = :source) AND (:code IS NULL OR n.code = :code)"
     " AND (:state IS NULL OR n.state = :state) AND (:id IS NULL OR n.id = :id)"
+    " AND (:lane IS NULL OR n.lane = :lane) AND (:batch IS NULL OR n.batch = :batch)"
 )
 _NACK = "n.seq, n.part, n.destination, n.id, n.position, n.node, n.code, n.error, n.at, n.state, n.record, n.batch"
 _UNFINISHED = "('open', 'prepared', 'taken')"
@@ -163,7 +167,7 @@ class View:
         rows = self._rows(
             "SELECT id, pipeline, source, read, acked,"
             f" (SELECT count(*) FROM snapshot s WHERE s.lane = lane.id AND s.state IN {_UNFINISHED}),"
-            " (SELECT max(started) FROM attempt a WHERE a.lane = lane.id)"
+            " (SELECT max(started) FROM attempt a WHERE a.lane = lane.id), coalesce(error, '')"
             " FROM lane WHERE ?1 IS NULL OR pipeline = ?1 ORDER BY pipeline, source",
             (pipeline,),
         )
@@ -171,8 +175,8 @@ class View:
         for lane, state, n in self._rows("SELECT lane, state, count(*) FROM nack GROUP BY 1, 2"):
             nacks.setdefault(lane, {})[NackState(state)] = n
         return [
-            LaneView(key, p, source, read, acked, self._shares(key, read), nacks.get(key, {}), unfinished, last)
-            for key, p, source, read, acked, unfinished, last in rows
+            LaneView(key, p, source, read, acked, self._shares(key, read), nacks.get(key, {}), unfinished, last, error)
+            for key, p, source, read, acked, unfinished, last, error in rows
         ]
 
     def _shares(self, lane: int, read: int) -> list[Share]:
@@ -215,6 +219,16 @@ class View:
             )
             for name, delivered, filtered, dead, discarded, produced in rows
         ]
+
+    def logs(self, lane: int) -> dict[str, int]:
+        """Of a source with a commit log: its id → the offset up to which batches have taken it. A strand that is no log has another
+        name: files have paths."""
+        rows = self._rows(
+            "SELECT name, json_extract(range, '$[1].to') FROM strand"
+            " WHERE lane = ? AND length(name) = 32 AND name NOT GLOB '*[^0-9a-f]*'",
+            (lane,),
+        )
+        return {name: to for name, to in rows if isinstance(to, int)}
 
     # -- batches --------------------------------------------------------------------------------------------------
 
@@ -265,13 +279,13 @@ class View:
 
     def states(self, wanted: Wanted) -> dict[NackState, int]:
         """How many there are in each state."""
-        rows = self._rows(f"SELECT n.state, count(*) FROM nack n{_WANTED} GROUP BY 1", vars(wanted))
+        rows = self._rows(f"SELECT n.state, count(*) FROM nack n{WANTED} GROUP BY 1", vars(wanted))
         return {NackState(state): n for state, n in rows}
 
     def codes(self, wanted: Wanted) -> dict[str, int]:
         """How many there are of each code, the most first."""
         return dict(
-            self._rows(f"SELECT n.code, count(*) FROM nack n{_WANTED} GROUP BY 1 ORDER BY 2 DESC, 1", vars(wanted))
+            self._rows(f"SELECT n.code, count(*) FROM nack n{WANTED} GROUP BY 1 ORDER BY 2 DESC, 1", vars(wanted))
         )
 
     def letters(self, wanted: Wanted, limit: int) -> list[LetterView]:
@@ -280,12 +294,19 @@ class View:
         lanes = self._rows("SELECT id, pipeline, source FROM lane ORDER BY pipeline, source")
         for key, pipeline, source in lanes:
             rows = self._rows(
-                f"SELECT {_NACK} FROM nack n{_WANTED} AND n.lane = :lane"
+                f"SELECT {_NACK} FROM nack n{WANTED} AND n.lane = :key"
                 " ORDER BY n.seq, n.part, n.destination LIMIT :limit",
-                {**vars(wanted), "lane": key, "limit": limit - len(found)},
+                {**vars(wanted), "key": key, "limit": limit - len(found)},
             )
             found += [LetterView(key, pipeline, source, _nack(row)) for row in rows]
         return found
+
+    def batches_of(self, wanted: Wanted) -> list[Wanted]:
+        """The same dead letters, batch by batch: there may be more of them than fit into memory."""
+        rows = self._rows(
+            f"SELECT DISTINCT n.lane, n.batch FROM nack n{WANTED} ORDER BY l.pipeline, l.source, n.batch", vars(wanted)
+        )
+        return [replace(wanted, lane=lane, batch=batch) for lane, batch in rows]
 
     def staged(self, letter: LetterView) -> list[str]:
         """The names of files with dead letters of its batch that are not in their place yet."""

@@ -442,7 +442,8 @@ class Ledger(Database):
                     "UPDATE delivery SET state = 'done', receipt = ? WHERE lane = ? AND batch = ? AND destination = ?",
                     (_json(receipt), s.lane, s.batch, d.destination),
                 )
-                self._add_up(db, s, d.destination, receipt["written"], 0, 0)
+                late = len({(seq, part) for seq, part, *_ in receipt.get("refused", ())})
+                self._add_up(db, s, d.destination, receipt["written"], late, 0)
             self._finish(db, s)
             db.execute("UPDATE lane SET acked = acked + ? WHERE id = ?", (records, s.lane))
 
@@ -545,6 +546,19 @@ class Ledger(Database):
         rows = self._read(f"SELECT destination, {', '.join(names)} FROM total WHERE lane = ?", lane)
         columns = {name: {row[0]: row[i] for row in rows} for i, name in enumerate(names, 1)}
         return Totals(read, acked, **columns)
+
+    def stuck(self, lane: int, error: str | None) -> None:
+        """Why the lane does not go on; None: it does."""
+        with self._write("lane") as db:
+            db.execute("UPDATE lane SET error = ? WHERE id = ?", (error, lane))
+
+    def refused(self, lane: int, ranges: Ranges) -> dict[int, str]:
+        """The records of these ranges that have a dead letter, by their seq, and why."""
+        low = min(r.base if r.low is None else r.low for r in ranges)
+        ends = [r.high for r in ranges if r.high is not None]
+        high = min([ranges.next_seq, *ends])
+        query = "SELECT seq, error FROM nack WHERE lane = ? AND seq >= ? AND seq < ? ORDER BY seq, part, destination"
+        return dict(reversed(self._read(query, lane, low, high)))
 
     def nacks(self, lane: int, state: NackState | None = None) -> list[Nack]:
         """Dead letters in record order."""

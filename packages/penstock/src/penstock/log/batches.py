@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, repeat
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +26,7 @@ GROUP_BYTES: Final = 64 << 20  # an Arrow column holds 2 GiB, and a reader needs
 MAX_RECORD: Final = MAX_DATA // 4  # bytes or characters, of which each may be four bytes
 EXTENDED: Final = {b"penstock.json": b"extended"}
 EXTENDED_CODE: Final = 1  # MessagePack's extension type
+DELIVERY: Final = b"penstock.delivery"  # in the metadata of a batch's schema
 
 # What a column holds. Records without a value there go along with any.
 ABSENT, RAW, PLAIN, TAGGED = range(4)  # payloads
@@ -77,9 +78,9 @@ class Group:
     def to_arrow(self) -> pa.RecordBatch:
         return _to_arrow(self.columns)
 
-    def packed(self) -> list[bytes]:
+    def packed(self, delivery: str = "") -> list[bytes]:
         """Each of its records alone."""
-        return _packed(self.columns)
+        return _packed(self.columns, delivery)
 
 
 def groups(records: Sequence[Record]) -> Iterator[Group]:
@@ -399,6 +400,7 @@ class _Record(msgspec.Struct, omit_defaults=True):
     k: Any = None  # key: bin = raw, str = JSON, ext 1 = extended JSON
     b: Any = None  # before
     a: Any = None  # after
+    d: str = ""  # the delivery it came with
 
 
 _pack_map = msgspec.msgpack.Encoder().encode
@@ -410,7 +412,7 @@ def pack(record: Record) -> bytes:
     return data
 
 
-def _packed(columns: Columns) -> list[bytes]:
+def _packed(columns: Columns, delivery: str) -> list[bytes]:
     keys, befores, afters = (
         [
             msgspec.msgpack.Ext(EXTENDED_CODE, v.encode()) if s == TAGGED else v
@@ -420,8 +422,17 @@ def _packed(columns: Columns) -> list[bytes]:
     )
     times = [None if t is None else t.isoformat() for t in columns.timestamps]
     texts = [{str(k): str(v) for k, v in m.items() if k != COLLECTION} for m in columns.metadatas]
-    rows = zip(columns.positions, map(str, columns.operations), times, texts, keys, befores, afters, strict=True)
+    operations, deliveries = map(str, columns.operations), repeat(delivery, len(times))
+    rows = zip(columns.positions, operations, times, texts, keys, befores, afters, deliveries, strict=True)
     return [_pack_map(_Record(*row)) for row in rows]
+
+
+def delivery_of(data: bytes | pa.Buffer) -> str:
+    """Of one record: the delivery it came with, if it says so."""
+    try:
+        return _unpack_map(data).d
+    except (ValueError, TypeError, RecursionError) as e:
+        raise ValueError(f"a record in the log can't be read: {e}") from None
 
 
 def unpack(data: bytes | pa.Buffer, namespace: str, mode: Mode) -> Record:

@@ -203,6 +203,23 @@ class Reader:
                 else:
                     yield Entry(step, opened.path, data)
 
+    def deliveries(self, start: int, end: int | None = None) -> Iterator[tuple[Span, str]]:
+        """Which of these records came with which delivery, as their writer was told; empty where it was told nothing."""
+        for found in self.entries(start, end):
+            if isinstance(found, Lost):
+                yield Span(found.offset, found.count, found.namespace, lost=True), ""
+                continue
+            head = found.head
+            span = Span(head.offset, head.count, head.namespace)
+            try:
+                if head.kind == Kind.RECORD:
+                    yield span, batches.delivery_of(found.data)
+                else:
+                    metadata = arrow.read(found.data).schema.metadata or {}
+                    yield span, metadata.get(batches.DELIVERY, b"").decode()
+            except ValueError as e:
+                raise LogDamaged(str(e), segment=found.segment, position=head.position, offset=head.offset) from None
+
     def spans(self, start: int = 0, end: int | None = None) -> Iterator[Span]:
         """Which offsets there are, and of which namespaces: heads are read, data is not. What is lost has a span too: it is pending
         until somebody has accounted for it."""

@@ -42,9 +42,9 @@ class Repaired:
 def repair(folder: Path) -> Repaired:
     """Does nothing to a log that is as it should be. `LogLocked` while it is being written or compacted."""
     Reader(folder, on_damage="skip").close()  # says so if there is none
-    refuse_newer(folder)
-    _refuse_misnamed(folder)
     with _alone(folder):
+        refuse_newer(folder)
+        _refuse_misnamed(folder)
         done = Repaired()
         for left in folder.glob(f"*{REPAIR}"):
             left.unlink()

@@ -138,20 +138,23 @@ class Writer:
         """Of all segments, in bytes."""
         return self._closed_bytes + self._position
 
-    def append(self, records: Sequence[Record]) -> range:
-        """Their offsets. `LogFull`, `LogUnwritable`: those in its `appended` are in the log, the others are not."""
+    def append(self, records: Sequence[Record], delivery: str = "") -> range:
+        """Their offsets. `LogFull`, `LogUnwritable`: those in its `appended` are in the log, the others are not. `delivery` is written
+        beside each: `Reader.deliveries` says it."""
         entries: list[_Entry] = []
         for group in batches.groups(records):
             key = group.namespace.encode()
             if len(group.records) < FEW:
-                entries += [self._entry(Kind.RECORD, 1, group.mode, key, data) for data in group.packed()]
+                entries += [self._entry(Kind.RECORD, 1, group.mode, key, data) for data in group.packed(delivery)]
             else:
-                entries += self._batches(group.to_arrow(), key, group.mode)
+                entries += self._batches(_marked(group.to_arrow(), delivery), key, group.mode)
         return self._append(entries)
 
-    def append_batch(self, batch: pa.RecordBatch, namespace: str = "", mode: Mode = Mode.SYNC) -> range:
+    def append_batch(
+        self, batch: pa.RecordBatch, namespace: str = "", mode: Mode = Mode.SYNC, delivery: str = ""
+    ) -> range:
         """The same for records in columns, whatever columns they are."""
-        return self._append(list(self._batches(batch, namespace.encode(), mode)))
+        return self._append(list(self._batches(_marked(batch, delivery), namespace.encode(), mode)))
 
     def commit(self) -> int:
         """Everything that was appended before this call is durable when it returns."""
@@ -431,6 +434,12 @@ class Writer:
             return False  # another process is at it
         finally:
             self._changed.acquire()
+
+
+def _marked(batch: pa.RecordBatch, delivery: str) -> pa.RecordBatch:
+    if not delivery:
+        return batch
+    return batch.replace_schema_metadata({**(batch.schema.metadata or {}), batches.DELIVERY: delivery.encode()})
 
 
 def _writev(fd: int, pieces: list[Any]) -> None:

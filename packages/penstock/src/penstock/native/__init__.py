@@ -5,10 +5,21 @@ what runs in Spark tasks says so. Whatever is not in `__all__` may change.
 """
 
 from penstock.errors import Rejected, Retry, Stop
-from penstock.native.delivery import Delivery, DeliveryId, Ordering, Receipt, Refusal, Refuse, Staged
+from penstock.native.delivery import (
+    Delivery,
+    DeliveryId,
+    Kept,
+    Locate,
+    LocatesMany,
+    Ordering,
+    Receipt,
+    Refusal,
+    Refuse,
+    Staged,
+)
 from penstock.native.destination import ExactlyOnceDestination, Lines, NativeDestination
 from penstock.native.processor import Columns, Example, Inline, Processor, Result, Step, Typed, Unsuitable, Where
-from penstock.native.source import NativeSource
+from penstock.native.source import NativeSource, Surroundings
 from penstock.ranges import Behind, Known, Limits, Range, Ranges
 from penstock.record import Shape
 from penstock_sdk.record import DROP, Drop, Record, Reject
@@ -23,9 +34,12 @@ __all__ = [
     "ExactlyOnceDestination",
     "Example",
     "Inline",
+    "Kept",
     "Known",
     "Limits",
     "Lines",
+    "Locate",
+    "LocatesMany",
     "NativeDestination",
     "NativeSource",
     "Ordering",
@@ -44,6 +58,7 @@ __all__ = [
     "Staged",
     "Step",
     "Stop",
+    "Surroundings",
     "Typed",
     "Unsuitable",
     "Where",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from penstock.record import Shape
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    import numpy as np
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -18,6 +21,30 @@ class Ordering(StrEnum):
     SOURCE = "source"
     KEY = "key"
     NONE = "none"
+
+
+Locate = Callable[[int], tuple[bytes, dict[str, str]]]
+
+
+@runtime_checkable
+class LocatesMany(Protocol):
+    """What is asked where each of many records is may have a quicker way than one after the other."""
+
+    def __call__(self, seq: int, /) -> tuple[bytes, dict[str, str]]: ...
+
+    def many(self, seqs: np.ndarray[Any, Any], /) -> tuple[pa.Array, list[tuple[int, dict[str, str]]]]:
+        """The positions, and the metadata: how many records in a row have which."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Rows that were written to Parquet before the delivery was prepared."""
+
+    folder: Path
+    columns: tuple[str, ...]  # that the destination is given
+    defaults: Mapping[str, Any]  # of those that the files do not have; what is not named is null
+    spark: SparkSession
+    frame: Callable[[], DataFrame]  # all of it, as `Delivery.rows`
 
 
 @dataclass(frozen=True)
@@ -30,6 +57,7 @@ class DeliveryId:
     batch: int
     hash: str  # 32 hex digits over epoch, ids and real positions
     fence: int  # raised by every start of an engine on this state folder; a destination that can refuses older ones
+    epoch: int  # of the lane: another state folder has another one, and its fences say nothing about these
 
 
 @dataclass(frozen=True)
@@ -39,10 +67,16 @@ class Delivery(DeliveryId):
     attempt: int
     attempt_id: str  # random: no two attempts, not even of a process believed dead, share a staging place
     rows: DataFrame | None = field(compare=False, default=None)  # the record columns the destination asked for
+    kept: Kept | None = field(compare=False, default=None)  # instead of `rows`, for a destination that `reads_kept`
     schema: StructType | None = field(compare=False, default=None)  # of the record columns that reach it
     shape: Shape = Shape.RAW
     size: int = 0  # bytes of input in the batch
+    bases: tuple[int, ...] = ()  # where the seqs of each strand in the batch begin; none: it is not known
     ordering: Ordering = Ordering.SOURCE
+    locate: Locate | None = field(
+        compare=False, default=None
+    )  # position and metadata by seq, where rows do not have them
+    partitions: int = 1  # that may be written side by side where the order is not the source's; the same at every try
     ordered: bool = (
         True  # False: rows have a column `_order`, by which stretches of a strand follow each other; else partitions do
     )
@@ -72,6 +106,11 @@ class Refusal:
     part: int
     reason: str
     code: str = "destination.refused"
+    payload: str | None = None  # JSON of what was to be written, from a destination that `keeps_refused`
+
+    def to_json(self) -> list[Any]:
+        found = [self.seq, self.part, self.reason, self.code]
+        return found if self.payload is None else [*found, self.payload]
 
 
 class Refuse(Protocol):
@@ -94,11 +133,12 @@ class Receipt:
     made: tuple[str, ...] = ()  # names or ids of what is visible now
     refused: tuple[Refusal, ...] = ()  # all of them, also those of an earlier call of `commit`
     stopped_at: int | None = None  # seq of the record before which it stopped, because `refuse` said so
+    settled_to: int | None = None  # then: every record with a lower seq is settled; None: all before `stopped_at`
 
     def to_json(self) -> Any:
         value = {"written": self.written, "filtered": self.filtered, "nacks": dict(self.nacks), "made": list(self.made)}
         if self.refused:
-            value["refused"] = [[r.seq, r.part, r.reason, r.code] for r in self.refused]
+            value["refused"] = [r.to_json() for r in self.refused]
         return value
 
     @classmethod

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from penstock import record
-from penstock.native.delivery import Delivery, DeliveryId, Receipt, Refuse, Staged
+from penstock.native.delivery import Delivery, DeliveryId, Ordering, Receipt, Refuse, Staged
 from penstock.native.processor import Processor
+from penstock.packages import Needs
 from penstock.record import Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import StructType
+
+    from penstock.native.source import Surroundings
 
 S = TypeVar("S")
 
@@ -26,10 +29,17 @@ class NativeDestination(Generic[S]):
     exception counts as `Stop`.
     """
 
-    packages: ClassVar[Mapping[str, str]] = {}
+    packages: ClassVar[Needs] = {}  # what Spark has to load for it, by Spark's minor version
     columns: ClassVar[frozenset[str]] = frozenset(record.COLUMNS)  # the record columns it looks at
     takes_sound: ClassVar[bool] = False  # payloads that are sound (see `Processor`) need not be looked at one by one
     shapes: ClassVar[frozenset[Shape]] = frozenset(Shape)  # the payloads it can take; open ones come as JSON text
+    may_refuse: ClassVar[bool] = False  # `write` or `commit` may refuse single records
+    keeps_refused: ClassVar[bool] = False  # `commit` gives the payload with each refusal: what it staged has it
+    # `write` is given `Delivery.kept`, and makes rows of it if it wants; so is `stage`, where they are kept for late nacks
+    reads_kept: ClassVar[bool] = False
+    spark: SparkSession | None = None  # the lane's own; set before anything that may need Spark is asked
+    place: Path | None = None  # a folder of its own in the state folder, that need not exist yet; set as `spark` is
+    locates: ClassVar[bool] = False  # `write` asks `Delivery.locate` for position and metadata, where there is one
 
     def __init__(self, settings: S, destination_id: str) -> None:
         """Called before Spark is there. No I/O."""
@@ -38,6 +48,14 @@ class NativeDestination(Generic[S]):
 
     def check(self) -> None:
         """Called once before Spark starts: can this ever work? Raise `Stop` if not."""
+
+    @property
+    def ordering(self) -> Ordering:
+        """In which order its rows have to arrive."""
+        return Ordering.SOURCE
+
+    def start(self, around: Surroundings) -> None:
+        """Called before each `write`: where it runs."""
 
     def setup(self, spark: SparkSession, schema: StructType) -> None:
         """Called once per lane before its first batch, with the columns to come. Creates what is missing; idempotent."""
@@ -64,8 +82,14 @@ class NativeDestination(Generic[S]):
         tasks. A destination that asks for more than `after` has no use for it."""
         return None
 
-    def write(self, d: Delivery) -> Receipt:
-        """Writes the rows; return = all durable. May be called again with the same hash after a crash or `Retry`."""
+    def begun(self, d: DeliveryId) -> bool:  # noqa: ARG002
+        """Whether `write` may have written something of this delivery. Where it has not, a batch that was prepared with other settings
+        is written with those of today."""
+        return True
+
+    def write(self, d: Delivery, refuse: Refuse) -> Receipt:
+        """Writes the rows; return = all durable. May be called again with the same hash after a crash or `Retry`. Records it can't
+        take it hands to `refuse`, as `ExactlyOnceDestination.commit` does."""
         raise NotImplementedError
 
 
@@ -83,11 +107,9 @@ class Lines:
 class ExactlyOnceDestination(NativeDestination[S]):
     """Stages invisibly, then publishes data and hash together."""
 
-    may_refuse: ClassVar[bool] = False  # `commit` may refuse single records
-
-    def write(self, d: Delivery) -> Receipt:
+    def write(self, d: Delivery, refuse: Refuse) -> Receipt:
         """Where a pipeline asks for less than exactly once, this one gives more."""
-        return self.commit(d, self.stage(d), lambda _: True)
+        return self.commit(d, self.stage(d), refuse)
 
     def lines(self, d: Delivery, columns: Mapping[str, Column]) -> Lines | None:  # noqa: ARG002
         """For a destination whose staged form is one line of text per record: that line. The engine then writes all outcomes
@@ -111,7 +133,8 @@ class ExactlyOnceDestination(NativeDestination[S]):
         raise NotImplementedError
 
     def commit(self, d: DeliveryId, s: Staged, refuse: Refuse) -> Receipt:
-        """Makes exactly what `s` names visible, together with the hash. Only the driver; no Spark job.
+        """Makes exactly what `s` names visible, together with the hash. Only the driver; a Spark job only where there is no other way to
+        publish (`delta`).
 
         Called after the ledger holds `s`, and again after every crash until it returned once and that was written down:
         it rolls forward from wherever the last call stopped. Records it can't take it hands to `refuse`, in record order;

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import re
 import urllib.parse
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock import record
+from penstock.native.delivery import DeliveryId
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _PART = re.compile(r"part-(\d+)-(?:.*[.-]c(\d+)(?:\.|$))?")
 FOLDER = "_folder"  # the column, and so the staged folder's name, for the folder a record goes to
@@ -47,6 +48,22 @@ def _value(path: Path, name: str) -> str | None:
         if key.rstrip("_") == name:  # see `free_names`
             return urllib.parse.unquote(value)  # Spark has put % before what a name can't hold
     return None
+
+
+def lane_name(d: DeliveryId) -> str:
+    """One prefix per lane: a dot inside an id is encoded, so that a.b + c and a + b.c stay apart."""
+    return ".".join(part.replace(".", "%2E") for part in (d.pipeline, d.lane))
+
+
+def write_lines(rows: DataFrame, folders: Sequence[str], folder: Path) -> tuple[int, int]:
+    """Writes the column `value`, a folder for each value of the others. Returns how many lines of how many bytes there were."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    seen = Observation()
+    size = F.sum(F.octet_length("value") + F.lit(1)).alias("bytes")
+    rows.observe(seen, F.count(F.lit(1)).alias("rows"), size).write.partitionBy(*folders).text(str(folder))
+    return seen.get["rows"], seen.get["bytes"] or 0
 
 
 @contextmanager

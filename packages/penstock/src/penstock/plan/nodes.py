@@ -56,6 +56,11 @@ def stages(nodes: Sequence[Node], shape: Shape) -> tuple[Stage, ...]:
     return tuple(made)
 
 
+def shape_behind(nodes: Sequence[Node], shape: Shape) -> Shape:
+    made = stages(nodes, shape)
+    return made[-1].gives if made else shape
+
+
 def fields(nodes: Sequence[Node]) -> frozenset[str] | None:
     """The fields of a typed `after` that a chain of processors looks at, where it leaves nothing else of it; else None."""
     found: set[str] = set()

@@ -18,13 +18,28 @@ SOURCES = {
         "penstock.connectors.generator.settings:GeneratorSourceSettings",
         "penstock.connectors.generator.source:GeneratorSource",
     ),
+    "jdbc": ("penstock.connectors.jdbc.settings:JdbcSourceSettings", "penstock.connectors.jdbc.source:JdbcSource"),
+    "kafka": (
+        "penstock.connectors.kafka.source_settings:KafkaSourceSettings",
+        "penstock.connectors.kafka.source:KafkaSource",
+    ),
+    "queue": ("penstock.connectors.queue.settings:QueueSourceSettings", "penstock.connectors.queue.source:QueueSource"),
 }
 DESTINATIONS = {
     name: (
         f"penstock.connectors.{name}.settings:{name.capitalize()}DestinationSettings",
         f"penstock.connectors.{name}.destination:{name.capitalize()}Destination",
     )
-    for name in ("blackhole", "files", "log")
+    for name in ("blackhole", "delta", "files", "log", "postgres", "queue")
+} | {
+    "kafka": (
+        "penstock.connectors.kafka.destination_settings:KafkaDestinationSettings",
+        "penstock.connectors.kafka.destination:KafkaDestination",
+    ),
+    "lines": (
+        "penstock.connectors.lines.destination_settings:LinesDestinationSettings",
+        "penstock.connectors.lines.destination:LinesDestination",
+    ),
 }
 PROCESSORS = {
     name: (f"penstock.processors.{module}:{cls}Settings", f"penstock.processors.{module}:{cls}")

@@ -43,7 +43,27 @@ _EXAMPLES: Mapping[tuple[str, str], Mapping[str, Any]] = {
         "rate": 100,
         "template": '{"id": {seq}, "amount": {int:1..100}, "name": "{word}"}',
     },
+    ("source", "jdbc"): {
+        "url": "jdbc:postgresql://localhost/shop",
+        "user": "reader",
+        "table": "orders",
+        "key": "id",
+        "incremental": "changed_at",
+    },
+    ("source", "kafka"): {"servers": "localhost:9092", "topics": "orders", "start": "earliest"},
+    ("source", "queue"): {"path": "./orders"},
+    ("destination", "queue"): {"path": "./orders"},
     ("destination", "files"): {"path": "./out", "format": "json"},
+    ("destination", "lines"): {"path": "./out.txt"},
+    ("destination", "kafka"): {"servers": "localhost:9092", "topic": "orders", "format": "payload"},
+    ("destination", "delta"): {"path": "./orders", "schema": "id BIGINT, name STRING"},
+    ("destination", "postgres"): {
+        "url": "postgresql://localhost/shop",
+        "table": "orders",
+        "mode": "upsert",
+        "key": "id",
+        "schema": "id BIGINT, total DECIMAL(10,2)",
+    },
     ("destination", "log"): {"message": "order"},
     ("processor", "python"): {"function": "clean:clean"},
 }
@@ -259,7 +279,8 @@ def _plain_file(kind: str, name: str) -> dict[str, Any]:
     source: tuple[str, Mapping[str, Any]] = ("generator", _OBJECTS)
     destination: tuple[str, Mapping[str, Any]] = (name, settings)
     if kind == "source":
-        form = {"format": settings["format"]} if "format" in settings else {}
+        typed = builtin.implementation(kind, name).shape is Shape.TYPED
+        form = {"format": settings.get("format", "json")} if typed or "format" in settings else {}
         source, destination = (name, settings), ("files", {"path": "./out", **form})
     ends = [_node("in", "source", *source), _node("out", "destination", *destination)]
     exact = issubclass(builtin.implementation("destination", destination[0]), ExactlyOnceDestination)

@@ -7,6 +7,7 @@ and `validate --connect` call this; nothing here imports Spark.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", SourcePlugin, DestinationPlugin)
 Log = Callable[[str, str], None]  # level and text
+CHECK = 30.0  # seconds that a program may take to say what it thinks of its settings
 
 
 def _quiet(_: str, __: str) -> None:
@@ -148,18 +150,36 @@ class Program(Dispenser):
     def problems(self, kind: str, config: Mapping[str, str]) -> Sequence[SettingProblem]:
         return parse_parameters(self.parameters(kind), config)
 
+    def check(self, kind: str, connector_id: str, config: Mapping[str, str], log: Log = _quiet) -> None:
+        with self._start(connector_id, log, {}) as process:
+            plugin = process.source(CHECK) if kind == "source" else process.destination(CHECK)
+            try:
+                plugin.configure(config)
+            finally:
+                try:
+                    plugin.teardown()
+                except PluginError as e:
+                    log("warn", f"its teardown failed: {e}")
+
 
 def _ending(process: PluginProcess, plugin: P) -> P:
     """With its teardown ends the process as well: one process serves one role, once."""
     teardown = plugin.teardown
+    aborted = threading.Event()
 
     def torn_down() -> None:
         try:
-            teardown()
+            if not aborted.is_set():
+                teardown()
         finally:
             process.close()
 
-    setattr(plugin, "teardown", torn_down)  # noqa: B010 - mypy has no word for it
+    def abort() -> None:
+        aborted.set()
+        process.kill()
+
+    for name, made in {"teardown": torn_down, "abort": abort, "process": process}.items():
+        setattr(plugin, name, made)
     return plugin
 
 

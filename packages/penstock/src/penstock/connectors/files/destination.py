@@ -35,7 +35,7 @@ from penstock.native import (
     Shape,
     Staged,
 )
-from penstock.native.staging import FOLDER, folder_of, free_names, part_order, sorted_writes
+from penstock.native.staging import FOLDER, folder_of, free_names, lane_name, part_order, sorted_writes
 from penstock.testing import faults
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
             sizes = list(pool.map(_synced, kept))
         for folder in sorted({p.parent for p in kept} | {self._staging(d) / d.attempt_id, self._staging(d)}):
             fs.fsync_folder(folder)
-        prefix = f"{_lane(d)}-{d.batch:012d}"
+        prefix = f"{lane_name(d)}-{d.batch:012d}"
         manifest = [
             {
                 "staged": str(path.relative_to(self.root)),
@@ -236,15 +236,10 @@ class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
             return None
 
     def _receipt(self, d: DeliveryId) -> Path:
-        return self.root / "_penstock" / _lane(d) / "receipt.json"
+        return self.root / "_penstock" / lane_name(d) / "receipt.json"
 
     def _staging(self, d: DeliveryId) -> Path:
-        return self.root / "_penstock" / _lane(d) / d.hash
-
-
-def _lane(d: DeliveryId) -> str:
-    """One prefix per lane: a dot inside an id is encoded, so that a.b + c and a + b.c stay apart."""
-    return ".".join(part.replace(".", "%2E") for part in (d.pipeline, d.lane))
+        return self.root / "_penstock" / lane_name(d) / d.hash
 
 
 def _synced(path: Path) -> int:

@@ -60,6 +60,7 @@ class Listing:
     recursive: bool = False
     present: set[str] = field(default_factory=set)  # every file the last look has seen, settled or not
     _young: dict[str, _Seen] = field(default_factory=dict)
+    _waiting: list[_Seen] = field(default_factory=list)  # those that the last look did not give
     _one_file: bool = False
     _pattern: _Pattern | None = None
 
@@ -77,6 +78,7 @@ class Listing:
         old = (wall - self.settle) * 1e9
         all_old = self.settle == 0 or not faults.safeguard("settle")
         young: dict[str, _Seen] = {}
+        waiting: list[_Seen] = []
         result = []
         entries = self._scan()
         self.present = {entry.path for entry in entries}
@@ -92,14 +94,16 @@ class Listing:
             young[entry.path] = seen
             if now - seen.since >= self.settle:
                 result.append(entry)
-        self._young = young
+            else:
+                waiting.append(seen)
+        self._young, self._waiting = young, waiting
         result.sort(key=attrgetter("mtime_ns", "path"))
         return result
 
     def settling(self) -> bool:
-        """True while a file is there that may settle soon."""
+        """True while a file is there that may settle soon. One that has settled since the last look is still to be given."""
         now = time.monotonic()
-        return any(now - s.since < self.settle and now - s.first < GIVE_UP_SETTLING for s in self._young.values())
+        return any(now - s.first < GIVE_UP_SETTLING for s in self._waiting)
 
     def _as_pattern(self) -> _Pattern | None:
         """Decided at the first look and kept: a folder with an odd name that vanishes is no pattern without a match, and a

@@ -14,6 +14,8 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,8 @@ from penstock.native import Behind, Known, Limits, NativeSource, Processor, Rang
 from penstock.testing import faults
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
 RATIO = {".gz": 1032, ".zst": 1 << 16}  # no stream of these expands more
@@ -388,11 +392,32 @@ class Places:
     def __call__(self, seq: int) -> tuple[bytes, dict[str, str]]:
         i = bisect_right(self.bases, seq) - 1
         path = self.paths[i]
-        found = {"penstock.file": path}
-        for name, value in partitions(Path(self.root), path).items():
-            if value is not None:
-                found[PARTITION + name] = value
-        return f"{path}#{seq - self.bases[i]}".encode(), found
+        return f"{path}#{seq - self.bases[i]}".encode(), dict(_told_by(self.root, path))
+
+    def many(self, seqs: np.ndarray[Any, Any]) -> tuple[pa.Array, list[tuple[int, dict[str, str]]]]:
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        which = np.searchsorted(np.array(self.bases, np.int64), seqs, "right") - 1
+        starts = [0, *(np.flatnonzero(np.diff(which)) + 1).tolist(), len(which)] if len(which) else []
+        positions, told = [], []
+        for start, end in pairwise(starts):
+            i = int(which[start])
+            numbers = pa.array(seqs[start:end] - self.bases[i], pa.int64()).cast(pa.string())
+            positions.append(pc.binary_join_element_wise(pa.scalar(self.paths[i]), numbers, pa.scalar("#")))
+            told.append((end - start, dict(_told_by(self.root, self.paths[i]))))
+        return pa.concat_arrays(positions or [pa.array([], pa.string())]).cast(pa.binary()), told
+
+
+@lru_cache(4096)
+def _told_by(root: str, path: str) -> dict[str, str]:
+    """The metadata of the records of a file."""
+    found = {"penstock.file": path}
+    for name, value in partitions(Path(root), path).items():
+        if value is not None:
+            found[PARTITION + name] = value
+    return found
 
 
 def _ends(r: Range) -> bool:

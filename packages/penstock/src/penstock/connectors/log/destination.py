@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from penstock import record
 from penstock.connectors.log.settings import LogDestinationSettings
-from penstock.native import Delivery, NativeDestination, Receipt, Shape
+from penstock.native import Delivery, NativeDestination, Receipt, Refuse, Shape
 
 LEVELS = {
     "trace": logging.DEBUG,
@@ -23,7 +23,7 @@ class LogDestination(NativeDestination[LogDestinationSettings]):
     columns: ClassVar[frozenset[str]] = frozenset({record.AFTER})
     shapes: ClassVar[frozenset[Shape]] = frozenset({Shape.RAW, Shape.OPEN})
 
-    def write(self, d: Delivery) -> Receipt:
+    def write(self, d: Delivery, refuse: Refuse) -> Receipt:  # noqa: ARG002
         assert d.rows is not None
         level, message = LEVELS[self.settings.level], self.settings.message
         written = 0

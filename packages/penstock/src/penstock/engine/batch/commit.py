@@ -13,20 +13,37 @@ import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock import record
+from penstock.engine import aside
 from penstock.engine.batch.context import DLQ, Outcomes, Target, Work
 from penstock.engine.batch.deadletter import DeadLetters
 from penstock.engine.batch.late import LateNacks
 from penstock.engine.batch.materialise import reread
-from penstock.engine.batch.read import with_defaults
+from penstock.engine.batch.read import defaults, with_defaults
 from penstock.engine.batch.stage import KEPT
 from penstock.engine.frontier import frontier
 from penstock.errors import AccountError, Stop
 from penstock.ledger import Kind, Prepared, Snapshot
-from penstock.native import Delivery, ExactlyOnceDestination, NativeDestination, Ranges, Receipt, Staged
+from penstock.native import (
+    Delivery,
+    DeliveryId,
+    ExactlyOnceDestination,
+    Kept,
+    NativeDestination,
+    Ordering,
+    Ranges,
+    Receipt,
+    Refusal,
+    Refuse,
+    Shape,
+    Staged,
+)
 from penstock.testing import faults
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def finish(work: Work, s: Snapshot) -> list[Ranges]:
@@ -37,7 +54,7 @@ def finish(work: Work, s: Snapshot) -> list[Ranges]:
     """
     faults.reach("commit")
     acked: list[Ranges] = []
-    stopped: dict[str, LateNacks] = {}
+    stopped: dict[str, tuple[LateNacks, Receipt]] = {}
     while pending := [p for p in work.ledger.prepared(s) if p.receipt is None and p.destination not in stopped]:
         lates = [LateNacks(work, s, p) for p in pending]
         receipts = _together([(p, late) for p, late in zip(pending, lates, strict=True)], work, s)
@@ -46,7 +63,7 @@ def finish(work: Work, s: Snapshot) -> list[Ranges]:
             if receipt is None:
                 settled = work.ledger.abandon(s, p.destination, work.lane.pipeline, p.staged["rows"], frontier)
             elif receipt.stopped_at is not None:
-                stopped[p.destination] = late
+                stopped[p.destination] = late, receipt
                 continue
             else:
                 brought = late.settle(receipt)
@@ -54,12 +71,14 @@ def finish(work: Work, s: Snapshot) -> list[Ranges]:
                 settled = work.ledger.done(
                     s, p.destination, receipt.to_json(), receipt.written, frontier, late=brought, settle=settle
                 )
+                if p.kind is Kind.DESTINATION:
+                    work.source.delivered(p.destination, s.ranges)
             acked += ack(work, s.lane, settled)
-    for late in stopped.values():
+    for late, receipt in stopped.values():
         faults.reach("hold")
-        before = late.hold()
+        before = late.hold(receipt.settled_to)
         acked += ack(work, s.lane, [before] if before else [])
-    for late in stopped.values():
+    for late, _ in stopped.values():
         raise late.closed()
     tell(work, s)
     acked += ack(work, s.lane, work.ledger.advance(s.lane, frontier) if work.handlers else [])
@@ -100,6 +119,8 @@ def ack(work: Work, lane: int, settled: Sequence[Ranges]) -> list[Ranges]:
     for ranges in settled:
         faults.reach("done")
         faults.reach("ack")
+        if work.source.answers:
+            work.source.refused(work.ledger.refused(lane, ranges))
         gone = tuple(work.source.acked(ranges))
         if gone:
             work.ledger.forget(lane, gone)
@@ -119,23 +140,27 @@ def _together(pending: list[tuple[Prepared, LateNacks]], work: Work, s: Snapshot
         return [f.result() for f in futures]
 
 
-def commit(work: Work, s: Snapshot, p: Prepared, late: LateNacks) -> Receipt | None:
+def commit(work: Work, s: Snapshot, p: Prepared, late: Refuse) -> Receipt | None:
     """None: a person has given it up."""
-    destination = destination_of(work, p)
+    d = replace(work.delivery_id(s, p.destination), hash=p.hash)
+    destination = destination_of(work, p, d)
     if destination is None:
         return None
-    d = replace(work.delivery_id(s, p.destination), hash=p.hash)
     staged = Staged.from_json(p.staged)
     if staged.rows == 0 and staged.manifest is None:
         return Receipt(0, filtered=p.filtered)  # a batch that was given up, or a destination that keeps nothing
+    if p.kind is Kind.DLQ:
+        late = _not_even_there
     if isinstance(staged.manifest, dict) and KEPT in staged.manifest:
-        return replace(_write(work, s, destination, d, staged), filtered=p.filtered)
-    assert isinstance(destination, ExactlyOnceDestination)
-    receipt = destination.find(d) if faults.safeguard("receipt") else None
-    if receipt is not None:
-        destination.discard(d)
+        receipt = _write(work, s, destination, d, staged, late)
     else:
-        receipt = destination.commit(d, staged, late)
+        assert isinstance(destination, ExactlyOnceDestination)
+        found = destination.find(d) if faults.safeguard("receipt") else None
+        if work.recovering is not None and p.kind is Kind.DESTINATION:
+            work.recovering(p.destination, found is not None)
+        if found is not None:
+            destination.discard(d)
+        receipt = found or destination.commit(d, staged, late)
     if receipt.stopped_at is None and receipt.written + len(receipt.refused) != staged.rows:
         raise AccountError(
             f"{p.destination}: {staged.rows} records were staged, {receipt.written} written and {len(receipt.refused)} refused",
@@ -145,27 +170,68 @@ def commit(work: Work, s: Snapshot, p: Prepared, late: LateNacks) -> Receipt | N
     return replace(receipt, filtered=p.filtered)
 
 
-def _write(work: Work, s: Snapshot, destination: NativeDestination[Any], d: Any, staged: Staged) -> Receipt:
+def _not_even_there(refusal: Refusal) -> bool:
+    """A dead letter that the queue refuses can't become another one: nothing is acked before it is taken."""
+    raise Stop(
+        f"The dead letter queue refused a dead letter: {refusal.reason}",
+        code="dlq.refused",
+        hint="the record is in the state folder (`penstock dlq list`), and its source is not acked; correct the queue and start again",
+    )
+
+
+def _write(
+    work: Work, s: Snapshot, destination: NativeDestination[Any], d: DeliveryId, staged: Staged, refuse: Refuse
+) -> Receipt:
     """A destination that can't stage, or need not: it gets the rows that were kept, maybe once more after a crash."""
     from pyspark.sql.types import StructType
 
-    schema = StructType.fromJson(json.loads(staged.manifest["schema"]))
-    rows = reread(work.spark, work.state / staged.manifest[KEPT], schema)
+    manifest = staged.manifest
+    schema = StructType.fromJson(json.loads(manifest["schema"]))
+    folder = work.state / manifest[KEPT]
     columns = [c for c in record.COLUMNS if c in destination.columns]
-    given = with_defaults(rows, work, s, columns).select(*columns, record.ORDER)
-    delivery = Delivery(**asdict(d), attempt=0, attempt_id=secrets.token_hex(8), rows=given, ordered=False)
-    receipt = destination.write(delivery)
+    locate = None
+    if destination.locates and record.POSITION not in schema.names:
+        locate = work.source.locate(s.ranges)
+        columns = [c for c in columns if c not in (record.POSITION, record.METADATA)]
+
+    def frame() -> DataFrame:
+        return with_defaults(reread(work.spark, folder, schema), work, s, columns).select(*columns, record.ORDER)
+
+    kept = None
+    if destination.reads_kept:
+        part = folder / f"{record.OUTCOME}={aside.DELIVERED}"
+        kept = Kept(part, tuple(columns), defaults(work, s), work.spark, frame)
+    delivery = Delivery(
+        **asdict(d),
+        attempt=0,
+        attempt_id=secrets.token_hex(8),
+        rows=frame() if kept is None else None,
+        kept=kept,
+        shape=Shape(manifest.get("shape", Shape.RAW)),
+        ordering=Ordering(manifest.get("ordering", Ordering.SOURCE)),
+        partitions=manifest.get("partitions", 1),
+        locate=locate,
+        ordered=False,
+    )
+    if work.start is not None:
+        work.start(destination)
+    receipt = destination.write(delivery, refuse)
     faults.reach("written")
     return receipt
 
 
-def destination_of(work: Work, p: Prepared) -> NativeDestination[Any] | None:
-    """Who commits a delivery: the destination as it was when the batch was prepared."""
+def destination_of(work: Work, p: Prepared, d: DeliveryId) -> NativeDestination[Any] | None:
+    """Who commits a delivery: the destination as it was when the batch was prepared, unless nothing of it can be there yet."""
     if p.kind is Kind.DEAD_LETTERS:
         return DeadLetters(work)
     target = work.dlq if p.kind is Kind.DLQ else work.targets.get(p.destination)
     if target is not None and (same(target, p) or not faults.safeguard("prepared-settings")):
         return target.destination
+    if target is not None and target.plugin == p.plugin:
+        if work.start is not None:
+            work.start(target.destination)
+        if not target.destination.begun(d):
+            return target.destination
     name = DLQ if p.kind is Kind.DLQ else p.destination
     if name in work.abandon:
         return None

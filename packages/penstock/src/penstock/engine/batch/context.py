@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Any
 from penstock import deadletters
 from penstock.engine.gate import DEFAULT, Window
 from penstock.ledger import Lane, Ledger, Prepared, Snapshot, TargetRef
-from penstock.native import DeliveryId, ExactlyOnceDestination, Limits, NativeDestination, NativeSource
+from penstock.native import (
+    DeliveryId,
+    ExactlyOnceDestination,
+    Limits,
+    NativeDestination,
+    NativeSource,
+    Surroundings,
+)
 from penstock.plan.hashing import delivery_hash
-from penstock.plan.nodes import Node
+from penstock.plan.nodes import Node, shape_behind
+from penstock.record import Shape
 from penstock.secrets import Secrets
 
 if TYPE_CHECKING:
@@ -39,6 +47,14 @@ class Target:
     plugin: str
     settings: Mapping[str, str]  # references, never expanded values
     nodes: tuple[Node, ...] = ()  # the destination's own processors
+    _chains: dict[Shape, tuple[Node, ...]] = field(default_factory=dict, compare=False, repr=False)
+
+    def chain(self, shape: Shape) -> tuple[Node, ...]:
+        """Its own processors, and what the destination itself needs to take what reaches it."""
+        if shape not in self._chains:
+            last = self.destination.processors_for(shape_behind(self.nodes, shape))
+            self._chains[shape] = (*self.nodes, *(Node(p) for p in last))
+        return self._chains[shape]
 
     def ref(self, name: str) -> TargetRef:
         return TargetRef(name, self.plugin, self.settings)
@@ -48,10 +64,10 @@ class Target:
         staged = guarantee is Guarantee.EXACTLY_ONCE and isinstance(self.destination, ExactlyOnceDestination)
         return self.destination if staged and isinstance(self.destination, ExactlyOnceDestination) else None
 
-    def may_refuse(self, guarantee: Guarantee) -> bool:
-        """True where single records may be refused while it commits."""
-        destination = self.stages(guarantee)
-        return destination is not None and destination.may_refuse
+    @property
+    def may_refuse(self) -> bool:
+        """True where single records may be refused when the batch is prepared already."""
+        return self.destination.may_refuse
 
 
 @dataclass(frozen=True)
@@ -89,6 +105,13 @@ class Work:
     rehearsed: set[int] = field(default_factory=set)  # nodes (by id()) whose expressions Spark has tried on no record
     refuse_large: bool = False  # this batch is known to hold one
     secrets: Secrets = field(default_factory=Secrets)  # what no text that leaves the lane may hold
+    around: Surroundings | None = None  # for sources that keep something of their own
+    start: Callable[[NativeDestination[Any]], None] | None = (
+        None  # gives a destination what it needs of that, before it is written
+    )
+    recovering: Callable[[str, bool], None] | None = (
+        None  # is told of each destination whether it had the batch already
+    )
     hopes: set[str] = field(default_factory=lambda: {"no nack"})  # emptied by a batch that had one, see `hopeful`
 
     @property
@@ -100,7 +123,7 @@ class Work:
     def delivery_id(self, s: Snapshot, destination: str) -> DeliveryId:
         lane = self.lane
         name = delivery_hash(lane.pipeline, lane.source, s.epoch, destination, s.ranges)
-        return DeliveryId(lane.pipeline, lane.source, destination, s.batch, name, self.ledger.fence)
+        return DeliveryId(lane.pipeline, lane.source, destination, s.batch, name, self.ledger.fence, s.epoch)
 
     def workdir(self, s: Snapshot) -> Path:
         """What the attempts at a batch keep until it is done."""

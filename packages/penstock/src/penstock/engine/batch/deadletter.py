@@ -297,7 +297,7 @@ QUEUE_COLUMNS = (
 
 def place_of(work: Work, s: Snapshot) -> Places:
     """Where a record stands, from its seq; a source that can't say gives nothing."""
-    located = work.source.locate(s.ranges)
+    located = work.source.place(s.ranges)
     return Places(located if located is not None else lambda _: (b"", {}), work.secrets)
 
 

@@ -1,4 +1,5 @@
-"""Late nacks: a destination refuses single records while it commits. Nothing is recomputed: the records were kept.
+"""Late nacks: a destination refuses single records while it commits. Nothing is recomputed: the records were kept, or the destination
+has them where it staged them.
 
 With room in the gate each becomes a dead letter, in the transaction that marks the delivery done. When one is too many the
 delivery stops there; the batch stays prepared and goes on at that record at the next start.
@@ -6,7 +7,8 @@ delivery stops there; the batch stays prepared and goes on at that record at the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from penstock import record
@@ -32,6 +34,8 @@ class LateNacks:
 
     def __call__(self, refusal: Refusal) -> bool:
         self._refused[refusal.seq, refusal.part] = refusal
+        if not self._window.bounded:
+            return True
         ordinal, nacks = self._ordinals()
         at = pass_through(self._window, self._before, self._detail["records"], nacks)[1]
         if at is not None and at <= ordinal[refusal.seq]:
@@ -51,14 +55,18 @@ class LateNacks:
     def _before(self) -> Ring:
         return Ring.from_json(self._detail["before"])
 
+    @cached_property
+    def _every(self) -> Any:
+        """The seqs of the batch."""
+        import numpy as np
+
+        return np.load(self._work.state / self._detail["seqs"])
+
     def _ordinals(self) -> tuple[dict[int, int], list[int]]:
         """The ordinal of each refused record, and those of all nacks of the batch at this destination, in order."""
         seqs = sorted({seq for seq, _ in self._refused})
-        if self._window.needs_ordinals:
-            import numpy as np
-
-            every = np.load(self._work.state / self._detail["seqs"])
-            ordinal = {seq: int(np.searchsorted(every, seq)) for seq in seqs}
+        if "seqs" in self._detail:
+            ordinal = {seq: int(self._every.searchsorted(seq)) for seq in seqs}
         else:
             ordinal = {seq: n for n, seq in enumerate(seqs)}
         return ordinal, sorted({*self._detail["nacks"], *ordinal.values()})
@@ -76,13 +84,14 @@ class LateNacks:
         ring, _ = pass_through(unbounded, self._before, self._detail["records"], nacks)
         return Late([letter.nack() for letter in letters], deliveries, ring.to_json())
 
-    def hold(self) -> Ranges | None:
-        """Writes the record down at which the delivery stopped. Returns what may be acked of the batch."""
+    def hold(self, settled_to: int | None = None) -> Ranges | None:
+        """Writes the record down at which the delivery stopped. Returns what may be acked of the batch, below `settled_to`."""
         letter = self._stopping_letter()
         nack = letter.nack(state=NackState.HELD, record=letter.json())
         detail = {"seq": letter.dead.seq, "part": letter.dead.part, "error": letter.dead.error}
-        settled_to = min(seq for seq, _ in self._refused)  # what was refused with room is saved only when it is done
-        return self._work.ledger.hold_delivery(self._s, self._p.destination, nack, settled_to, detail)
+        first = min(seq for seq, _ in self._refused)  # what was refused with room is saved only when it is done
+        to = first if settled_to is None else min(first, settled_to)
+        return self._work.ledger.hold_delivery(self._s, self._p.destination, nack, to, detail)
 
     def closed(self) -> GateClosed:
         return GateClosed(self._stopping_letter(), self._window)
@@ -92,24 +101,31 @@ class LateNacks:
         return next(self._letters([self._stopped]))
 
     def _letters(self, refused: Sequence[Refusal]) -> Iterator[Letter]:
-        rows = self._rows({r.seq for r in refused})
+        rows = self._rows(refused)
         place = place_of(self._work, self._s)
         name = self._p.destination
         for r in refused:
             row = rows.get((r.seq, r.part), {})
             form = _form(row)
             given = aside.decoded(row[record.GIVEN]) if row.get(record.GIVEN) else form
+            if row.get(record.POSITION) and "position" not in given:
+                place_ = {"position": aside.payload(row[record.POSITION]), "metadata": row.get(record.METADATA) or {}}
+                given = {**place_, **given}
             if (line := row.get(record.LINE)) is not None:
                 given = {"after": aside.payload(line.encode() if isinstance(line, str) else line)}
             dead = aside.Dead(r.seq, r.part, name, r.code, r.reason, _now(), given, form)
             yield letter_of(self._work.lane.source, name, dead, place)
 
-    def _rows(self, seqs: Iterable[int]) -> dict[tuple[int, int], dict[str, Any]]:
+    def _rows(self, refused: Sequence[Refusal]) -> dict[tuple[int, int], dict[str, Any]]:
+        """What the destination says of them, or else what was kept."""
         import pyarrow.dataset as ds
 
+        if self._detail["kept"] is None:
+            return {(r.seq, r.part): {record.AFTER: aside.decoded(r.payload)} for r in refused if r.payload is not None}
+        seqs = {r.seq for r in refused}
         folder = self._work.state / self._detail["kept"] / f"{record.OUTCOME}={aside.DELIVERED}"
         table = ds.dataset(folder, format="parquet").to_table(filter=ds.field(record.SEQ).isin(list(seqs)))
-        return {(row[record.SEQ], row[record.PART]): row for row in table.to_pylist(maps_as_pydicts="strict")}
+        return {(row[record.SEQ], row.get(record.PART, 0)): row for row in table.to_pylist(maps_as_pydicts="strict")}
 
 
 def _form(row: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from penstock import fs, record
 from penstock.engine import aside
 from penstock.engine.batch.process import Flow
 from penstock.native.staging import part_order
+from penstock.record import Shape
 from penstock.testing import faults
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _BLOCK = 64 * 1024 * 1024  # spark.sql.files.maxPartitionBytes of a lane's session
-_ROWS = "rows"
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,15 @@ class Materialised:
 
     folder: Path
     rows: int  # to be delivered
-    flow: Flow  # reads them
+    schema: StructType
+    shape: Shape
+    checked: bool
+    spark: SparkSession
+
+    @cached_property
+    def flow(self) -> Flow:
+        """Reads them. Made when it is asked for: Spark looks into the folder."""
+        return Flow(reread(self.spark, self.folder, self.schema), self.shape, ordered=False, checked=self.checked)
 
     def lines(self) -> AsideFiles:
         return AsideFiles(self.folder, parquet=True)
@@ -51,27 +60,34 @@ class AsideFiles:
 
 
 def materialise(spark: SparkSession, flow: Flow, columns: Sequence[str], folder: Path) -> Materialised:
-    from pyspark.sql import Observation
     from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
 
     faults.reach("materialise")
     fs.make_folder(folder.parent, 0o700)
     rows = flow.rows
-    text = F.lit(None).cast("string")
-    outcome = F.col(record.OUTCOME) if flow.marked else text
-    names = [c for c in record.COLUMNS if c in columns]
-    kept = [*names, *(c for c in (record.GIVEN, record.LINE) if c in rows.columns)]
-    line = F.col(record.ASIDE) if flow.marked else text
-    rows = rows.select(
-        *kept, line.alias(record.ASIDE), F.coalesce(outcome, F.lit(aside.DELIVERED)).alias(record.OUTCOME)
-    )
-    seen = Observation()
-    rows = rows.observe(seen, F.count_if(F.col(record.OUTCOME) == aside.DELIVERED).alias(_ROWS))
-    rows.write.partitionBy(record.OUTCOME).option("compression", "uncompressed").parquet(str(folder))
-    schema = rows.select(*kept).schema
-    return Materialised(
-        folder, seen.get[_ROWS], Flow(reread(spark, folder, schema), flow.shape, ordered=False, checked=flow.checked)
-    )
+    fields = {f.name: f for f in rows.schema}
+    kept = [c for c in (*record.COLUMNS, record.GIVEN, record.LINE) if c in fields]
+    kept = [c for c in kept if c in columns or c in (record.GIVEN, record.LINE)]
+    to = folder
+    if flow.marked:
+        outcome = F.coalesce(F.col(record.OUTCOME), F.lit(aside.DELIVERED)).alias(record.OUTCOME)
+        writer = rows.select(*kept, record.ASIDE, outcome).write.partitionBy(record.OUTCOME)
+    else:
+        writer, to = rows.select(*kept).write, _delivered(folder)
+    writer.option("compression", "uncompressed").parquet(str(to))
+    return Materialised(folder, _count(folder), StructType([fields[c] for c in kept]), flow.shape, flow.checked, spark)
+
+
+def _delivered(folder: Path) -> Path:
+    return folder / f"{record.OUTCOME}={aside.DELIVERED}"
+
+
+def _count(folder: Path) -> int:
+    """Rows that are to be delivered, as their files have it."""
+    import pyarrow.parquet as pq
+
+    return sum(pq.read_metadata(path).num_rows for path in _delivered(folder).glob("part-*"))
 
 
 def reread(spark: SparkSession, folder: Path, schema: StructType) -> DataFrame:
@@ -79,7 +95,7 @@ def reread(spark: SparkSession, folder: Path, schema: StructType) -> DataFrame:
     from pyspark.sql import functions as F
     from pyspark.sql.types import LongType, StructField, StructType
 
-    part = folder / f"{record.OUTCOME}={aside.DELIVERED}"
+    part = _delivered(folder)
     if not part.exists():
         return spark.createDataFrame([], StructType([*schema.fields, StructField(record.ORDER, LongType())]))
     number = F.regexp_extract(F.col("_metadata.file_name"), r"part-(\d+)-", 1).cast("long")

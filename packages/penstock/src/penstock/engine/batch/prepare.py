@@ -14,11 +14,11 @@ from penstock import fs, record
 from penstock.engine import aside
 from penstock.engine.batch.account import Account, Sums
 from penstock.engine.batch.admit import Admitted
-from penstock.engine.batch.context import DEAD_LETTERS, DLQ, Work
+from penstock.engine.batch.context import DEAD_LETTERS, DLQ, Guarantee, Work
 from penstock.engine.batch.deadletter import QUEUE_COLUMNS, DeadLetters, Letter, Letters, queue_rows, write_parquet
 from penstock.engine.batch.materialise import reread
 from penstock.engine.batch.read import read, with_defaults
-from penstock.engine.batch.stage import KEPT, StagedBatch, sync
+from penstock.engine.batch.stage import StagedBatch, kept_manifest, sync
 from penstock.ledger import Attempt, Kind, Prepared, Snapshot
 from penstock.native import Delivery, Shape, Staged
 from penstock.testing import faults
@@ -26,7 +26,7 @@ from penstock.testing import faults
 
 def prepare(work: Work, s: Snapshot, attempt: Attempt, a: Account, gates: Admitted, batch: StagedBatch) -> None:
     staged = {name: target.staged for name, target in batch.targets.items()}
-    details = {name: _late_detail(work, s, gates, batch, name, a) for name in batch.targets}
+    details = {name: late_detail(work, s, gates, batch, name, a) for name in batch.targets}
     deliveries = deliveries_of(work, s, staged, a.sums, details)
     deliveries += stage_letters(work, s, attempt, a.letters)
     nothing = not any(st.rows for st in staged.values())
@@ -88,7 +88,7 @@ def _stage_queue(work: Work, s: Snapshot, attempt: Attempt, letters: Iterable[Le
     destination = work.dlq.stages(work.guarantee)
     if destination is None:
         sync(folder)
-        staged = Staged(n, 0, {KEPT: str(folder.relative_to(work.state)), "schema": schema.json()})
+        staged = Staged(n, 0, kept_manifest(work, work.dlq, folder, schema.json(), Shape.OPEN))
     else:
         columns = [c for c in record.COLUMNS if c in destination.columns]
         rows = with_defaults(reread(work.spark, folder, schema), work, s, columns).select(*columns)
@@ -96,20 +96,21 @@ def _stage_queue(work: Work, s: Snapshot, attempt: Attempt, letters: Iterable[Le
     return Prepared(name, d.hash, work.dlq.plugin, work.dlq.settings, staged.to_json(), 0, kind=Kind.DLQ)
 
 
-def _late_detail(work: Work, s: Snapshot, gates: Admitted, batch: StagedBatch, name: str, a: Account) -> Any:
+def late_detail(work: Work, s: Snapshot, gates: Admitted, batch: StagedBatch, name: str, a: Account) -> Any:
     """For a destination that may refuse records in commit: where they are, and what the gate was."""
-    if batch.kept is None or not work.targets[name].may_refuse(work.guarantee):
+    if not work.targets[name].may_refuse:
         return None
-    kept: Path = batch.targets[name].kept or batch.kept
-    sync(kept)
+    kept = batch.targets[name].kept or batch.kept
+    if kept is not None:
+        sync(kept)
     detail = {
-        "kept": str(kept.relative_to(work.state)),
+        "kept": None if kept is None else str(kept.relative_to(work.state)),
         "before": gates.before[name].to_json(),
         "nacks": list(gates.nacks[name]),
         "records": a.records,
     }
-    if work.window.needs_ordinals:
-        detail["seqs"] = _save_seqs(work, s, kept.parent / "seqs.npy")
+    if work.window.needs_ordinals and work.guarantee is not Guarantee.AT_MOST_ONCE:
+        detail["seqs"] = _save_seqs(work, s, batch.folder / "seqs.npy")
     return detail
 
 
@@ -117,7 +118,9 @@ def _save_seqs(work: Work, s: Snapshot, path: Path) -> str:
     """Every seq of the batch in order: the input may be gone when a nack comes late and asks for its ordinal."""
     import numpy as np
 
+    fs.make_folder(path.parent, 0o700)
     table = read(work, s, {record.SEQ}).rows.select(record.SEQ).toArrow()
     np.save(path, np.sort(table.column(0).to_numpy()))
     fs.fsync_file(path)
+    fs.fsync_folder(path.parent)
     return str(path.relative_to(work.state))

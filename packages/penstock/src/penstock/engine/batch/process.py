@@ -19,7 +19,7 @@ from penstock.engine.python.stage import Check, PythonStage
 from penstock.engine.trap import rehearse, trap
 from penstock.errors import Stop
 from penstock.ledger import Snapshot
-from penstock.native import Columns, Where
+from penstock.native import Columns, NativeDestination, Where
 from penstock.plan.nodes import Node, Stage
 from penstock.record import Shape
 
@@ -106,7 +106,7 @@ def _python(
         locate,
         keep_given,
         work.guarantee is Guarantee.AT_MOST_ONCE,
-        check,
+        _sent(check),
         not flow.ordered,
         stage.schema,
         keep_given and _only_line(flow.rows.columns, needed, stage.given),
@@ -117,6 +117,13 @@ def _python(
         _refuse_for_python(rows, stage)
     out = rows.mapInArrow(function, function.ddl)
     return replace(flow, rows=out, shape=stage.gives, marked=True, checked=check is not None, sound=_sound(flow, stage))
+
+
+def _sent(check: Check | None) -> Check | None:
+    """Without what only the engine asks, so that a destination need not be sent along; None where there is nothing to look for."""
+    if check is None or check.unfit is NativeDestination.unfit_payload:
+        return None
+    return Check(check.name, check.unfit, check.takes_sound)
 
 
 def _refuse_for_python(rows: DataFrame, stage: Stage) -> None:

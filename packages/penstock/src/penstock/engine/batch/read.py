@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock import record
 from penstock.engine.batch.context import Work
@@ -70,23 +71,37 @@ def _inside(ranges: Ranges) -> Column | None:
 
 
 def with_defaults(rows: DataFrame, work: Work, s: Snapshot, columns: Collection[str]) -> DataFrame:
-    """Adds what a record has where its source says nothing. Time is the snapshot's, equal on every attempt."""
+    """Adds what a record has where its source says nothing."""
     from pyspark.sql import functions as F
 
-    nothing = F.lit(None)
-    defaults = {
-        record.SOURCE: F.lit(work.lane.source),
-        record.SEQ: nothing.cast("long"),
-        record.PART: F.lit(0),
-        record.POSITION: nothing.cast("binary"),
-        record.OPERATION: F.lit("create"),
-        record.NAMESPACE: nothing.cast("string"),
-        record.PHASE: F.lit("sync"),
-        record.TIMESTAMP: F.timestamp_millis(F.lit(s.batch_time)),
-        record.METADATA: nothing.cast("map<string,string>"),
-        record.KEY: nothing.cast("binary"),
-        record.BEFORE: nothing.cast("binary"),
-        record.AFTER: nothing.cast("binary"),
-    }
     missing = set(columns) - set(rows.columns)
-    return rows.withColumns({c: v for c, v in defaults.items() if c in missing}) if missing else rows
+    if not missing:
+        return rows
+    known = defaults(work, s)
+    made = {c: F.lit(v) for c, v in known.items() if c in missing and c != record.TIMESTAMP}
+    if record.TIMESTAMP in missing:
+        made[record.TIMESTAMP] = F.timestamp_millis(F.lit(s.batch_time))
+    made |= {c: F.lit(None).cast(kind) for c, kind in _NOTHING.items() if c in missing}
+    return rows.withColumns({c: made[c] for c in record.COLUMNS if c in made})
+
+
+_NOTHING = {
+    record.SEQ: "long",
+    record.POSITION: "binary",
+    record.NAMESPACE: "string",
+    record.METADATA: "map<string,string>",
+    record.KEY: "binary",
+    record.BEFORE: "binary",
+    record.AFTER: "binary",
+}
+
+
+def defaults(work: Work, s: Snapshot) -> dict[str, Any]:
+    """The same as values, as far as they are not null. Time is the snapshot's, equal on every attempt."""
+    return {
+        record.SOURCE: work.lane.source,
+        record.PART: 0,
+        record.OPERATION: "create",
+        record.PHASE: "sync",
+        record.TIMESTAMP: datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=s.batch_time),
+    }

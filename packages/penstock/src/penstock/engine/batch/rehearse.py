@@ -35,7 +35,7 @@ def rehearse(work: Work) -> None:
     s = Snapshot(work.lane.key, 0, 0, State.OPEN, Ranges(()), time.time_ns() // 1_000_000)
     common = stages(work.nodes, source.shape)
     shape = common[-1].gives if common else source.shape
-    own = {name: stages(t.nodes, shape) for name, t in work.targets.items()}
+    own = {name: stages(t.chain(shape), shape) for name, t in work.targets.items()}
     later = uses([node for st in own.values() for stage in st for node in stage.nodes])
     wanted = {c for t in work.targets.values() for c in t.destination.columns} | {record.SEQ, record.PART}
     flow = Flow(source.frame(work.spark, s.ranges, record.COLUMNS), source.shape)

@@ -27,9 +27,20 @@ from penstock.engine.batch.process import Flow, process, reject, uses
 from penstock.engine.batch.read import Scan, read, with_defaults
 from penstock.engine.python.stage import Check
 from penstock.ledger import Attempt, Snapshot
-from penstock.native import Delivery, ExactlyOnceDestination, Lines, Staged, Where
+from penstock.native import (
+    Delivery,
+    ExactlyOnceDestination,
+    Kept,
+    Lines,
+    NativeDestination,
+    Ordering,
+    Staged,
+    Stop,
+    Unsuitable,
+    Where,
+)
 from penstock.native.staging import FOLDER, part_order, sorted_writes
-from penstock.plan.nodes import Stage, fields, stages
+from penstock.plan.nodes import Node, Stage, fields, shape_behind, stages
 from penstock.record import Shape
 from penstock.testing import faults
 
@@ -61,6 +72,7 @@ class StagedBatch:
     common: Part
     targets: Mapping[str, StagedTarget]
     kept: Path | None  # the materialised batch, where nacks that come late find their records
+    folder: Path  # what the attempt keeps until the batch is done
 
 
 class _Nacked(Exception):
@@ -79,25 +91,28 @@ def stage(work: Work, s: Snapshot, attempt: Attempt) -> StagedBatch:
 
 
 def _stage(work: Work, s: Snapshot, attempt: Attempt, *, hopeful: bool) -> StagedBatch:
-    common = stages(work.nodes, work.source.shape)
-    shape = common[-1].gives if common else work.source.shape
-    own = {name: stages(t.nodes, shape) for name, t in work.targets.items()}
-    wanted = set(chain.from_iterable(_wanted(t) for t in work.targets.values()))
-    late = {name for name, t in work.targets.items() if t.may_refuse(work.guarantee)}
+    common, own = _chains(work)
+    wanted = set(chain.from_iterable(_wanted(t, work, s) for t in work.targets.values()))
     chains = [*common, *chain.from_iterable(own.values())]
-    bare = hopeful and not late and _in_one_pass(work, chains)
-    needed = _needed(work, s, chains, wanted, bare=bare)
-    scan = read(work, s, _pruned(work, needed))
+    late = {name for name, t in work.targets.items() if t.may_refuse}
+    bare = hopeful and _in_one_pass(work, chains)
+    scan = read(work, s, _pruned(work, _needed(work, s, chains, wanted, bare=bare and not late)))
+    if bare and late and not chains and _tells(work, s, scan):
+        late = set()
+    bare = bare and not late
     flow = Flow(scan.rows, work.source.shape, checked=work.source.lines)
     if work.refuse_large:
         flow = _without_large(work, s, flow)
     folder = work.workdir(s) / attempt.id
-    if len(work.targets) == 1 and not late:
+    if len(work.targets) == 1:  # what is kept for a target is kept for its late nacks, too
         [(name, target)] = work.targets.items()
-        check = _check_of(name, target)
-        flow = process(work, s, replace(flow, bare=bare), (*common, *own[name]), _wanted(target), check=check)
-        staged = _stage_target(work, s, attempt, name, target, flow, folder / "own" / name)
-        result = StagedBatch(scan, Part(), {name: staged}, None)
+        check, more = _check_of(name, target), bool(late)
+        chain_ = (*common, *own[name])
+        asked = _wanted(target, work, s)
+        flow = process(work, s, replace(flow, bare=bare), chain_, asked, more=more, check=check)
+        keep = flow.rows.columns if late and _stages(work) else ()
+        staged = _stage_target(work, s, attempt, name, target, flow, folder / "own" / name, keep)
+        result = StagedBatch(scan, Part(), {name: staged}, None, folder)
     else:
         later = uses([node for st in chain.from_iterable(own.values()) for node in st.nodes])
         shared = _shared_check(work, common) if not late and not any(own.values()) else None
@@ -108,17 +123,52 @@ def _stage(work: Work, s: Snapshot, attempt: Attempt, *, hopeful: bool) -> Stage
         for name, target in work.targets.items():
             fresh = kept.flow if faults.safeguard("materialise") else flow
             check = _check_of(name, target)
-            chained = process(work, s, fresh, own[name], _wanted(target), more=name in late, check=check)
+            asked = _wanted(target, work, s)
+            chained = process(work, s, fresh, own[name], asked, more=name in late, check=check)
             targets[name] = _stage_target(work, s, attempt, name, target, chained, folder / "own" / name)
-        result = StagedBatch(scan, Part(kept.lines(), flow.filtered), targets, kept.folder if late else None)
+        result = StagedBatch(scan, Part(kept.lines(), flow.filtered), targets, kept.folder if late else None, folder)
     faults.reach("K6")
     return result
 
 
+def _chains(work: Work) -> tuple[tuple[Stage, ...], dict[str, tuple[Stage, ...]]]:
+    """What every record goes through, and then what is for each destination. A source whose payloads were not known before may turn
+    out to give what they can't work on."""
+    source = work.source
+    try:
+        common = stages((*(Node(p) for p in source.decoders()), *work.nodes), source.shape)
+        shape = common[-1].gives if common else source.shape
+        own = {name: stages(t.chain(shape), shape) for name, t in work.targets.items()}
+    except Unsuitable as e:
+        raise Stop(
+            f"The pipeline can't work on what {source.source_id!r} gives", code="batch.shape", why=str(e), hint=e.hint
+        ) from e
+    for name, target in work.targets.items():
+        given = own[name][-1].gives if own[name] else shape
+        if given not in target.destination.shapes:
+            raise Stop(
+                f"{name!r} can't take the {given.value} payloads that {source.source_id!r} gives",
+                code="batch.shape",
+                hint="put a processor between them that makes something else of them: json.decode, json.encode",
+            )
+    return common, own
+
+
+def _stages(work: Work) -> bool:
+    return any(t.stages(work.guarantee) is not None for t in work.targets.values())
+
+
 def _in_one_pass(work: Work, chains: Sequence[Stage]) -> bool:
     """One destination that stages, and nothing but Spark before it: then a job may be run again if a record fails."""
-    staging = [t for t in work.targets.values() if t.stages(work.guarantee) is not None]
-    return len(work.targets) == len(staging) == 1 and all(st.where is Where.SPARK for st in chains)
+    return len(work.targets) == 1 and _stages(work) and all(st.where is Where.SPARK for st in chains)
+
+
+def _tells(work: Work, s: Snapshot, scan: Scan) -> bool:
+    """Where records reach the only destination as the source gives them: whether it can say of one that it refuses late all that a
+    dead letter holds."""
+    [target] = work.targets.values()
+    alone = set(scan.rows.columns) <= {record.SEQ, record.PART, record.AFTER}
+    return target.destination.keeps_refused and alone and work.source.place(s.ranges) is not None
 
 
 def _shared_check(work: Work, common: Sequence[Stage]) -> Check | None:
@@ -145,8 +195,16 @@ def _check_of(name: str, target: Target) -> Check:
     return Check(name, destination.unfit_payload, destination.takes_sound, fits)
 
 
-def _wanted(target: Target) -> frozenset[str]:
-    return target.destination.columns
+_LOCATED = frozenset({record.POSITION, record.METADATA})
+
+
+def _wanted(target: Target, work: Work, s: Snapshot) -> frozenset[str]:
+    """The columns that a destination gets. What follows from the seq need not be carried along, unless a processor may change it."""
+    columns = target.destination.columns
+    if not target.destination.locates or work.source.locate(s.ranges) is None:
+        return columns
+    nodes = [*(Node(p) for p in work.source.decoders()), *work.nodes, *target.nodes]
+    return columns if uses(nodes) & _LOCATED else columns - _LOCATED
 
 
 def _needed(
@@ -165,43 +223,60 @@ def _needed(
 
 def _pruned(work: Work, needed: set[str]) -> set[str]:
     """Where no destination gets the payload as it is, only the fields that processors look at are read."""
-    chains = [fields((*work.nodes, *target.nodes)) for target in work.targets.values()]
-    if not work.source.prunes or None in chains:
+    if not work.source.prunes:
+        return needed
+    shape = shape_behind(work.nodes, work.source.shape)
+    chains = [fields((*work.nodes, *target.chain(shape))) for target in work.targets.values()]
+    if None in chains:
         return needed
     names = set().union(*(found for found in chains if found is not None))
     return (needed - {record.AFTER}) | {f"{record.AFTER}.{name}" for name in names} if names else needed
 
 
 def _stage_target(
-    work: Work, s: Snapshot, attempt: Attempt, name: str, target: Target, flow: Flow, folder: Path
+    work: Work,
+    s: Snapshot,
+    attempt: Attempt,
+    name: str,
+    target: Target,
+    flow: Flow,
+    folder: Path,
+    keep: Collection[str] = (),
 ) -> StagedTarget:
+    """`keep`: these columns are kept, because records may be refused late that are kept nowhere else."""
     from pyspark.sql import functions as F
 
     attempt_id = attempt.id if faults.safeguard("attempt-names") else "attempt"
     d = Delivery(**asdict(work.delivery_id(s, name)), attempt=attempt.number, attempt_id=attempt_id, size=s.ranges.size)
+    d = replace(d, bases=tuple(sorted(r.base for r in s.ranges)))
     destination = target.stages(work.guarantee)
-    columns = [c for c in record.COLUMNS if c in _wanted(target)]
+    columns = [c for c in record.COLUMNS if c in _wanted(target, work, s)]
     flow = fitting(work, s, name, target, flow, columns)
     d = replace(d, schema=flow.rows.schema, shape=flow.shape)
-    if destination is not None and not flow.marked and flow.ordered:
+    if destination is not None and not flow.marked and flow.ordered and not keep:
         rows = with_defaults(flow.rows, work, s, columns).select(*columns)
         return StagedTarget(destination.stage(replace(d, rows=rows)), Part())
     if destination is not None and flow.bare:
         return _stage_bare(work, s, destination, d, flow, columns)
     if destination is not None and (lines := destination.lines(d, {c: F.col(c) for c in columns})) is not None:
         return _stage_lines(destination, d, replace(flow, rows=with_defaults(flow.rows, work, s, columns)), lines)
-    part, kept = Part(), None
-    if flow.marked or destination is None:
-        needed = [*columns, *(c for c in (record.SEQ, record.PART) if c not in columns)]
+    part, kept, in_order = Part(), None, flow.ordered
+    if flow.marked or destination is None or keep:
+        needed = [c for c in record.COLUMNS if c in {*columns, *keep, record.SEQ, record.PART}]
+        if destination is None:  # what is the same for all is put in when they are written
+            needed = [c for c in needed if c in flow.rows.columns or c == record.SEQ]
         made = materialise(work.spark, replace(flow, rows=with_defaults(flow.rows, work, s, needed)), needed, folder)
         part, kept = Part(made.lines(), flow.filtered), made.folder
-        flow = made.flow
         if destination is None:
-            return StagedTarget(_keep(work, made), part)
+            return StagedTarget(_keep(work, target, made), part, kept)
+        flow = made.flow
     rows = with_defaults(flow.rows, work, s, columns)
     order = [] if flow.ordered else [record.ORDER]
-    staged = destination.stage(replace(d, rows=rows.select(*columns, *order), ordered=flow.ordered))
-    return StagedTarget(staged, part, kept)
+    d = replace(d, rows=rows.select(*columns, *order), ordered=flow.ordered)
+    if kept is not None and destination.reads_kept and in_order:
+        where = kept / f"{record.OUTCOME}={aside.DELIVERED}"
+        d = replace(d, kept=Kept(where, tuple(columns), {}, work.spark, lambda: rows.select(*columns, *order)))
+    return StagedTarget(destination.stage(d), part, kept)
 
 
 def fitting(work: Work, s: Snapshot, name: str, target: Target, flow: Flow, columns: Sequence[str]) -> Flow:
@@ -209,6 +284,8 @@ def fitting(work: Work, s: Snapshot, name: str, target: Target, flow: Flow, colu
     from pyspark.sql import functions as F
 
     if flow.checked and set(columns) <= {record.AFTER}:
+        return flow
+    if type(target.destination).unfit is NativeDestination.unfit:
         return flow
     rows = with_defaults(flow.rows, work, s, columns)
     here = {c: F.col(c) for c in record.COLUMNS if c in rows.columns}
@@ -289,14 +366,19 @@ def _stage_lines(destination: ExactlyOnceDestination[Any], d: Delivery, flow: Fl
     return StagedTarget(staged, Part(AsideFiles(folder, parquet=False), flow.filtered))
 
 
-def _keep(work: Work, made: Materialised) -> Staged:
+def _keep(work: Work, target: Target, made: Materialised) -> Staged:
     """Rows that are written after the prepare: they have to be on disk by then."""
     sync(made.folder)
-    manifest = {
-        KEPT: str(made.folder.relative_to(work.state)),
-        "schema": made.flow.rows.drop(record.ORDER).schema.json(),
-    }
-    return Staged(made.rows, 0, manifest)
+    return Staged(made.rows, 0, kept_manifest(work, target, made.folder, made.schema.json(), made.shape))
+
+
+def kept_manifest(work: Work, target: Target, folder: Path, schema: str, shape: Shape) -> dict[str, Any]:
+    """All that is needed to write these rows, also by another engine on another machine, and once more."""
+    ordering = target.destination.ordering
+    partitions = 1 if ordering is Ordering.SOURCE else work.spark.sparkContext.defaultParallelism
+    where = str(folder.relative_to(work.state))
+    more = {"shape": shape.value, "ordering": ordering.value, "partitions": partitions}
+    return {KEPT: where, "schema": schema, **more}
 
 
 def sync(folder: Path) -> None:

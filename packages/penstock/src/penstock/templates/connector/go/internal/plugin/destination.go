@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+
+	"placeholder-name/internal/pb/opencdcv1"
 )
 
 const (
@@ -97,7 +99,7 @@ func (d *destinationRun) arrive(receive func() ([]*Record, error)) {
 		records, err := receive()
 		size := 0
 		for _, record := range records {
-			size += proto.Size(record)
+			size += roughly(record)
 		}
 		d.mu.Lock()
 		for d.size > mostWaiting && d.ended == nil {
@@ -115,6 +117,22 @@ func (d *destinationRun) arrive(receive func() ([]*Record, error)) {
 			return
 		}
 	}
+}
+
+// roughly is the size of a record in bytes. Protobuf's own goes through metadata by reflection, which takes a third as long as reading them.
+func roughly(record *Record) int {
+	size := len(record.GetPosition()) + of(record.GetKey()) + of(record.GetPayload().GetBefore()) + of(record.GetPayload().GetAfter())
+	for name, value := range record.GetMetadata() {
+		size += len(name) + len(value)
+	}
+	return size
+}
+
+func of(data *opencdcv1.Data) int {
+	if structured := data.GetStructuredData(); structured != nil {
+		return proto.Size(structured)
+	}
+	return len(data.GetRawData())
 }
 
 // taken gives everything that waits. What came before the end comes before it.

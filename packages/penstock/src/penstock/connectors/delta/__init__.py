@@ -1,0 +1,1 @@
+"""`delta`: rows of a Delta table, exactly once."""

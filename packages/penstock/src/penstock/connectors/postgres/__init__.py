@@ -1,0 +1,1 @@
+"""`postgres`: rows of a table, exactly once."""

@@ -1,0 +1,1 @@
+"""`queue`: a commit log with a name, that pipelines write to and read from."""

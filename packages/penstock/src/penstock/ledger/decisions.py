@@ -1,0 +1,75 @@
+"""What a person decides about records, written beside a running engine or without one: one transaction, with a row in the audit.
+
+The fence is not raised: an engine that runs goes on, and sees what was decided at its next look. A ledger of another version is not
+touched.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import LedgerError
+from penstock.ledger import readonly
+from penstock.ledger.api import NackState
+from penstock.ledger.look import WANTED, Wanted
+from penstock.testing import faults
+
+WAIT = 10.0  # seconds for an engine that is writing
+
+
+def drop(path: Path, wanted: Sequence[Wanted], why: Mapping[str, Any]) -> dict[str, int]:
+    """Open dead letters that nobody wants to see again. How many there were of each pipeline; those in other states stay as they are."""
+    with _decided(path) as db:
+        found = {
+            (lane, seq, part, destination): pipeline
+            for w in wanted
+            for lane, seq, part, destination, pipeline in db.execute(
+                f"SELECT n.lane, n.seq, n.part, n.destination, l.pipeline FROM nack n{WANTED} AND n.state = 'open'",
+                vars(w),
+            )
+        }
+        db.executemany(
+            "UPDATE nack SET state = ? WHERE lane = ? AND seq = ? AND part = ? AND destination = ?",
+            ((NackState.DROPPED, *key) for key in found),
+        )
+        counts = Counter(found.values())
+        for pipeline, n in counts.items():
+            _note(db, pipeline, "drop", {"dead_letters": n, **why})
+    return dict(counts)
+
+
+def _note(db: sqlite3.Connection, pipeline: str, what: str, detail: Mapping[str, Any]) -> None:
+    db.execute(
+        "INSERT INTO audit VALUES (?, ?, ?, ?)",
+        (time.time_ns() // 1_000_000, pipeline, what, json.dumps(detail, separators=(",", ":"))),
+    )
+
+
+@contextmanager
+def _decided(path: Path) -> Iterator[sqlite3.Connection]:
+    """All of it or nothing, and on disk when this ends."""
+    readonly.ask(path, lambda _: None)  # says so where there is none, or one of another version
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    try:
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=WAIT)) as db:
+            db.execute("PRAGMA synchronous=FULL")
+            db.execute("PRAGMA foreign_keys=ON")
+            db.execute("BEGIN IMMEDIATE")
+            yield db
+            faults.reach("ledger", "decision")
+            db.execute("COMMIT")
+    except sqlite3.Error as e:
+        raise LedgerError(
+            "The ledger could not write the decision",
+            code="ledger.write",
+            where=str(path),
+            why=str(e),
+            hint="nothing was changed; free space, or try again when the engine is not so busy",
+        ) from e
