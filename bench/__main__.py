@@ -24,6 +24,7 @@ from bench import (
     scale,
     start,
     text,
+    trace,
 )
 
 BENCHMARKS = {
@@ -44,6 +45,7 @@ BENCHMARKS = {
     "postgres": postgres.main,
     "kafka": kafka.main,
     "kafka-out": kafka_out.main,
+    "trace": trace.main,
     "guarantee": guarantee.main,
     "backpressure": backpressure.main,
 }

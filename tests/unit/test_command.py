@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from penstock import __version__
+from penstock.cli.options import spark_settings
 from penstock.cli.printer import printable
-from penstock.cli.run import _settings
 from penstock.errors import UsageError
 
 GOOD = """\
@@ -233,13 +233,13 @@ def test_with_json_programs_read_lines_on_stdout_and_people_nothing_else(command
 
 
 def test_a_conf_is_cut_at_its_first_equals_sign() -> None:
-    assert _settings(("a=b", "c=d=e", "f=")) == {"a": "b", "c": "d=e", "f": ""}
+    assert spark_settings(("a=b", "c=d=e", "f=")) == {"a": "b", "c": "d=e", "f": ""}
 
 
 @pytest.mark.parametrize("conf", ["", "a", "=value", "="])
 def test_a_conf_without_a_key_or_a_value_is_refused(conf: str) -> None:
     with pytest.raises(UsageError) as caught:
-        _settings(("fine=1", conf))
+        spark_settings(("fine=1", conf))
     assert caught.value.code == "usage.conf"
 
 

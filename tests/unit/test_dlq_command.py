@@ -95,6 +95,7 @@ def test_programs_get_every_field_as_it_is(tmp_path: Path) -> None:
         "seq": 3,
         "part": 0,
         "position": {"base64": "/wA="},
+        "tries": 0,
     }
 
 
@@ -168,10 +169,22 @@ def test_a_dead_letter_is_shown_by_the_first_digits_of_its_id(tmp_path: Path) ->
         "penstock.file: /in/a.jsonl",
         '      "amount": 1,',
         "operation: update",
-        "run again",
+        "penstock dlq replay",
     ):
         assert part in text
     assert "line 4" not in text
+
+
+def test_the_line_of_the_pipeline_that_failed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(
+        'version: "2.2"\npipelines:\n  - id: orders\n    connectors:\n'
+        "      - {id: in, type: source, plugin: files, settings: {path: ./in}}\n"
+        "      - {id: out, type: destination, plugin: files, settings: {path: ./out}}\n"
+        "    processors:\n      - {id: decode, plugin: json.decode}\n"
+    )
+    one = letter(3)
+    _folder_with(tmp_path, one)
+    assert f"  in {tmp_path / 'p.yaml'}:8:9" in said(tmp_path, "dlq", "show", one.id)
 
 
 def test_programs_get_the_record_with_all_its_digits_and_characters(tmp_path: Path) -> None:

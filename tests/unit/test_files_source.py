@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.connectors.files import lines as line_files
+from penstock.connectors.files import places
 from penstock.connectors.files import source as module
 from penstock.connectors.files.listing import Entry
 from penstock.connectors.files.opening import COMPRESSED
@@ -461,7 +462,7 @@ def test_the_codecs_of_hadoop_are_all_accounted_for() -> None:
     assert {".bz2", ".lz4", ".snappy", ".deflate"} <= set(OTHER_CODECS)
     assert not {".gz", ".zst"} & set(OTHER_CODECS)
     assert set(COMPRESSED) == {".gz", ".zst"}
-    assert set(COMPRESSED) == set(module.RATIO)
+    assert set(COMPRESSED) == set(places.RATIO)
 
 
 # -- files that changed after they were taken -----------------------------------------------------------------------

@@ -12,7 +12,6 @@ import pytest
 from penstock.engine.frontier import frontier
 from penstock.errors import LedgerError, UsageError
 from penstock.ledger import Attempt, Lane, Ledger, Prepared, Snapshot, State, Totals
-from penstock.ledger.sqlite import KEEP_BATCHES
 from penstock.ranges import Range, Ranges
 from penstock.testing import faults
 
@@ -357,10 +356,12 @@ def test_a_rewind_leaves_other_lanes_alone(ledger: Ledger) -> None:
 
 
 def test_rows_of_old_batches_are_pruned_while_totals_and_strands_stay(ledger: Ledger) -> None:
-    settled = KEEP_BATCHES + 5
+    kept = 20
+    settled = kept + 5
+    ledger.keep(ledger.lane("p", "in").key, kept)
     for n in range(settled):
         finish(ledger, take(ledger, f"f{n}"), records=2, written=2)
-    expected = [(n,) for n in range(settled - KEEP_BATCHES + 1, settled + 1)]
+    expected = [(n,) for n in range(settled - kept + 1, settled + 1)]
     for table in ("snapshot", "attempt", "delivery"):
         assert rows(ledger, f"SELECT DISTINCT batch FROM {table} ORDER BY batch") == expected
     again = reopened(ledger)

@@ -13,7 +13,7 @@ import pytest
 from penstock.engine.frontier import frontier
 from penstock.errors import LedgerError
 from penstock.ledger import Attempt, Kind, Late, Ledger, Nack, NackState, Prepared, Snapshot, State, TargetRef, Totals
-from penstock.ledger.sqlite import KEEP_ERROR
+from penstock.ledger.replays import KEEP_ERROR
 from penstock.ranges import Range, Ranges
 
 OUT = TargetRef("out", "files", {"path": "${OUT}"})

@@ -17,7 +17,6 @@ from penstock.engine.frontier import frontier
 from penstock.errors import LedgerError, UsageError
 from penstock.ledger import Kind, NackState, Prepared
 from penstock.ledger.look import LaneView, Share, Verdict, View, Wanted, look
-from penstock.ledger.sqlite import KEEP_BATCHES
 from tests.support.states import State, bytes_of, letter
 
 WRITER = """
@@ -322,7 +321,8 @@ def test_a_batch_that_was_lost_counts_as_discarded(state: State) -> None:
 
 def test_what_the_ledger_no_longer_knows_is_said_not_to_be_known(state: State) -> None:
     state.batch(10)
-    for _ in range(KEEP_BATCHES + 1):
+    state.ledger.keep(state.ledger.lane("orders", "in").key, 5)
+    for _ in range(6):
         state.batch(1, destinations=("out", "new"))
     assert share_of(state.ledger.path, "new").verdict is Verdict.UNKNOWN
     assert share_of(state.ledger.path).verdict is Verdict.ADDS_UP

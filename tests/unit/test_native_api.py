@@ -53,7 +53,7 @@ def test_being_exactly_once_is_being_that_class() -> None:
     public = {name for name in vars(ExactlyOnceDestination) if not name.startswith("_")}
     promise = {"stage", "commit", "find", "discard"}
     short_cut = {"lines", "staging_folder", "adopt"}  # for those whose staged form is lines of text
-    assert public == promise | short_cut | {"write"}
+    assert public == promise | short_cut | {"write", "witness"}
 
 
 def test_exactly_once_gives_more_where_less_is_asked_for() -> None:

@@ -99,6 +99,8 @@ def test_programs_get_a_line_for_each_source(state: State, tmp_path: Path) -> No
         "dead_letters": {"open": 1, "held": 0, "replayed": 0, "dropped": 0},
         "unfinished": 0,
         "error": None,
+        "status": None,
+        "stopped_by": None,
     }
 
 

@@ -180,8 +180,8 @@ def test_each_record_has_the_outcome_that_its_function_gave_it() -> None:
     ran = run(stage(node(f)), rows(*(b"%d" % i for i in range(7))))
     assert [(r["seq"], r["part"], r["after"]) for r in ran.delivered] == [
         (0, 0, b"0"),
-        (4, 0, b"x"),
-        (4, 1, b"y"),
+        (4, 1, b"x"),
+        (4, 2, b"y"),
         (5, 0, b"new"),
         (6, 0, b"6"),
     ]
@@ -531,7 +531,7 @@ def test_parts_of_parts_have_numbers_that_are_unique_in_their_record() -> None:
 
     ran = run(stage(node(double, "a"), node(double, "b"), node(double, "c")), rows(b"x", b"y"))
     assert len(ran.delivered) == 16
-    assert [(r["seq"], r["part"]) for r in ran.delivered] == [(s, p) for s in (0, 1) for p in range(8)]
+    assert [(r["seq"], r["part"]) for r in ran.delivered] == [(s, p) for s in (0, 1) for p in range(1, 9)]
     assert ran.after[:8] == [b"x000", b"x001", b"x010", b"x011", b"x100", b"x101", b"x110", b"x111"]
     assert ran.counts == [aside.Count(2, 14, 0, 16, 0)]
 
@@ -544,14 +544,14 @@ def test_parts_that_are_dropped_or_nacked_keep_their_numbers() -> None:
         return {b"1": DROP, b"3": Reject("three")}.get(bytes(r.after), r)  # type: ignore[arg-type]
 
     ran = run(stage(node(split, "s"), node(judge, "j")), rows(b"x"))
-    assert [(r["part"], r["after"]) for r in ran.delivered] == [(0, b"0"), (2, b"2"), (4, b"4")]
-    assert [(d.part, d.node) for d in ran.dead] == [(3, "j")]
+    assert [(r["part"], r["after"]) for r in ran.delivered] == [(1, b"0"), (3, b"2"), (5, b"4")]
+    assert [(d.part, d.node) for d in ran.dead] == [(4, "j")]
     assert ran.counts == [aside.Count(1, 4, 1, 3, 1)]
 
 
 def test_the_same_record_twice_is_two_parts() -> None:
     ran = run(stage(node(lambda r: [r, r])), rows(b"x"))
-    assert sorted(ran.identities) == [(0, 0), (0, 1)]
+    assert sorted(ran.identities) == [(0, 1), (0, 2)]
     assert ran.after == [b"x", b"x"]
 
 
@@ -574,8 +574,8 @@ def test_parts_made_from_nothing_take_the_identity_of_their_record() -> None:
     )
     ran = run(made, rows(b"a", first=5))
     assert [(r["source"], r["seq"], r["part"], r["position"]) for r in ran.delivered] == [
-        (b"in", 5, 0, b"#5"),
         (b"in", 5, 1, b"#5"),
+        (b"in", 5, 2, b"#5"),
     ]
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.engine.batch.context import Outcomes, Target
-    from penstock.engine.supervisor import PipelinePlan
+    from penstock.engine.plans import LanePlan, PipelinePlan
     from penstock.host.sink import Sinks
     from penstock.ledger import Prepared, TargetRef
 
@@ -179,17 +179,11 @@ class Assembly:
         """What the engine runs. For pipelines without problems."""
         from penstock.engine.batch.context import Guarantee
         from penstock.engine.gate import Window
-        from penstock.engine.supervisor import LanePlan, PipelinePlan
+        from penstock.engine.plans import PipelinePlan
         from penstock.host.sink import Sinks
 
-        lanes = []
-        self._sinks = sinks = Sinks()
-        for path, c in self.connectors("source"):
-            limits = Limits(**c.batch.model_dump(exclude_none=True))
-            source = self.make("source", c, path)
-            nodes = self._lane_nodes(path, c, source)
-            targets = {d.id: self._target(d, d_path) for d_path, d in self.connectors("destination")}
-            lanes.append(LanePlan(source, limits, nodes, targets, self._dlq()))
+        sinks = Sinks()
+        lanes = [self._lane(sinks, path, c) for path, c in self.connectors("source")]
         queue = self.config.dead_letter_queue
         return PipelinePlan(
             self.config.id,
@@ -200,7 +194,24 @@ class Assembly:
             handlers,
             self.secrets,
             sinks,
+            self.config.retention.batches,
+            again=None if any(kind != "processor" for kind, _ in self.objects) else partial(self.plan, handlers),
+            lane=partial(self._one_more, sinks),
         )
+
+    def _lane(self, sinks: Sinks, path: KeyPath, c: ConnectorConfig) -> LanePlan:
+        from penstock.engine.plans import LanePlan
+
+        self._sinks = sinks
+        limits = Limits(**c.batch.model_dump(exclude_none=True))
+        source = self.make("source", c, path)
+        nodes = self._lane_nodes(path, c, source)
+        targets = {d.id: self._target(d, d_path) for d_path, d in self.connectors("destination")}
+        return LanePlan(source, limits, nodes, targets, self._dlq())
+
+    def _one_more(self, sinks: Sinks, source: str) -> LanePlan:
+        """A lane of a source with parts of its own, beside those of the plan with these sinks."""
+        return next(self._lane(sinks, path, c) for path, c in self.connectors("source") if c.id == source)
 
     def _lane_nodes(self, path: KeyPath, c: ConnectorConfig, source: NativeSource[Any]) -> tuple[Node, ...]:
         """What the source itself needs, then its own processors, then the pipeline's."""

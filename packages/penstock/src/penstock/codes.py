@@ -195,10 +195,49 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "`penstock dlq list` shows the ids; the first digits of one are enough",
         ),
         "dlq.ambiguous": Code("refused", "several dead letters begin with these digits", "give more digits"),
+        "trace.which": Code(
+            "refused",
+            "it was not said which record is to be traced, or in two ways",
+            "give one of `--id`, `--position`, `--offset` and `--key`",
+        ),
+        "trace.id": Code("refused", "`--id` is no id of a record", "an id has 32 hexadecimal digits"),
+        "trace.bytes": Code(
+            "refused", "what follows `hex:` or `base64:` is not that", "correct it, or leave the prefix out"
+        ),
+        "trace.no-log": Code(
+            "refused",
+            "`--offset`, and no source of the state folder has a commit log",
+            "name the record by its `--position`",
+        ),
         "dlq.which": Code(
             "refused",
             "it was not said which dead letters are meant, or why",
             "give ids, or `--all` with or without `--pipeline`, `--source` and `--code`; and a `--reason`",
+        ),
+        "dlq.where": Code(
+            "refused",
+            "`--where` is not one SQL condition over the columns that there are",
+            "see the message: it lists the columns",
+        ),
+        "dlq.running": Code(
+            "refused",
+            "`dlq replay --run` while an engine has the state folder",
+            "leave `--run` out: that engine replays",
+        ),
+        "skip.which": Code(
+            "refused",
+            "it was not said which record is to be skipped",
+            "give one of `--offset`, `--position` and `--id`",
+        ),
+        "skip.settled": Code(
+            "refused",
+            "a record that is to be skipped is delivered, being delivered, or a dead letter",
+            "`penstock trace` says what became of it; `penstock dlq drop` is for dead letters",
+        ),
+        "skip.unknown": Code(
+            "refused",
+            "nothing is known of a record that is to be skipped",
+            "name it by `--offset` or `--position`, as `penstock trace` and `penstock dlq show` show them",
         ),
         "dlq.held": Code(
             "refused",
@@ -210,6 +249,65 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "stop",
             "a command met an error that nobody has foreseen",
             "run the same as `penstock --debug …` to see where, and report it; the next run goes on where this one stopped",
+        ),
+    },
+    "Operating pipelines": {
+        "control.no-engine": Code(
+            "refused",
+            "no engine listens on the state folder: none runs, or one that runs with `--once` or on another machine",
+            "start one with `penstock run`, or wait for the end of the one that runs",
+        ),
+        "control.silent": Code(
+            "refused", "the engine has not answered in time, or ended meanwhile", "look whether it runs, and try again"
+        ),
+        "control.request": Code(
+            "refused", "the engine did not understand what it was asked", "use the `penstock` that runs the engine"
+        ),
+        "control.failed": Code(
+            "refused", "the engine failed at what it was asked for", "see why; it goes on as before"
+        ),
+        "control.unknown-pipeline": Code(
+            "refused", "the running engine has no pipeline with this id", "use one of those that are listed"
+        ),
+        "control.stopping": Code(
+            "refused", "the pipeline is still stopping", "wait for it with `penstock pipelines stop`"
+        ),
+        "control.running": Code(
+            "refused",
+            "a pipeline that runs can't go back",
+            "`penstock pipelines stop` it first, and start it afterwards",
+        ),
+        "control.ending": Code("refused", "the engine is about to end", "start it again with `penstock run`"),
+        "control.objects": Code(
+            "refused",
+            "connectors that are objects of a program can't be made again in the same engine",
+            "run the program again",
+        ),
+        "rewind.to": Code(
+            "refused",
+            "`--to` is no beginning, offset or time",
+            "write `beginning`, `17`, `topic/0=17` or `2026-01-31T12:00:00Z`",
+        ),
+        "rewind.source": Code(
+            "refused", "an offset for a pipeline with several sources", "name the source with `--source`"
+        ),
+        "rewind.no-file": Code(
+            "refused",
+            "only the source knows what this offset or time is, and its pipeline's file was not found",
+            "name it with `--file`",
+        ),
+        "rewind.unsupported": Code(
+            "refused", "the source can't go back to such a place", "the hint says where it can go back to"
+        ),
+        "rewind.gone": Code(
+            "refused",
+            "records from there on are not all there any more: compacted away, or deleted by Kafka",
+            "the oldest place there is, is named",
+        ),
+        "rewind.ahead": Code(
+            "refused",
+            "a place that was not read yet: what is before it would never be delivered",
+            "go back to a place that was read",
         ),
     },
     "State folder and ledger": {
@@ -248,7 +346,9 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "refused", "the folder can't be made or written", "make it writable, free space, or use `--state`"
         ),
         "state.unfinished": Code(
-            "refused", "a rewind while a batch is unfinished", "run the pipeline with `--once` first"
+            "refused",
+            "a rewind or a reset while a batch is unfinished or not acked, or dead letters are being replayed",
+            "run the pipeline with `--once` first",
         ),
         "state.fenced": Code("stop", "another engine has taken the folder over", "run one engine per folder"),
         "state.destination-gone": Code(
@@ -256,6 +356,11 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "work is prepared for a destination that the pipeline does not have any more, or that was an object "
             "of a program",
             "`--finish`, `--abandon ID`, or put it back until that work is finished",
+        ),
+        "reconcile.unexpected": Code(
+            "warning",
+            "`penstock reconcile` could not ask a destination, for a reason that it does not know",
+            "correct what is said to be wrong and ask again; the others were asked",
         ),
         "ledger.open": Code(
             "stop",
@@ -431,6 +536,11 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "more bad records than `dead-letter-queue` allows; everything before the record is delivered, it is held",
             "[deal with dead letters](../how-to/dead-letters.md#held)",
         ),
+        "replay.destination-gone": Code(
+            "stop",
+            "dead letters are to be replayed to a destination that is not in the pipeline any more",
+            "put it back, or drop them: `penstock dlq drop`",
+        ),
         "dead-letters.gone": Code(
             "stop",
             "prepared dead letters are missing in the state folder",
@@ -502,6 +612,11 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "nack",
             "a field of the payload does not fit the `schema`: it is named, with what was there",
             "correct the record, or widen the type",
+        ),
+        "replay.no-record": Code(
+            "nack",
+            "a dead letter could not be replayed: its record is not kept, or its file is gone from the state folder",
+            "put the file back, or put the record into the source anew; then drop the dead letter",
         ),
         "record.too-large": Code(
             "nack",

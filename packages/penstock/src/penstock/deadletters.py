@@ -20,6 +20,7 @@ _decode = msgspec.json.Decoder(float_hook=Decimal).decode  # with all digits
 
 _ROWS = 64  # decoded at a time: records may be large
 _KEY = ["seq", "part", "destination"]
+_ABOUT = b"penstock"  # in a file's metadata: JSON of `About`
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,28 @@ class Kept:
     given: Any = None
     form: Any = None
     missing: str = ""
+
+
+@dataclass(frozen=True)
+class About:
+    """What the records of a file were when their source gave them; written into its metadata."""
+
+    shape: str = ""  # of the payload
+    schema: str = ""  # of typed columns, as Spark writes it in JSON
+    ranges: str = ""  # of the batch, as the ledger has them
+
+    def metadata(self) -> dict[bytes, bytes]:
+        return {_ABOUT: msgspec.json.encode(vars(self))}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A dead letter as its file has it: `record` is what was asked for of it, parsed; None where that is nothing."""
+
+    seq: int
+    part: int
+    position: bytes
+    record: Any
 
 
 def folder(pipeline: str, source: str) -> str:
@@ -56,7 +79,7 @@ def kept(state: Path, pipeline: str, source: str, nack: Nack, staged: Iterable[s
         return Kept(missing=f"it is in {files[0]}; to read it: pip install 'penstock[spark]'")
     for path in files:
         try:
-            row = _row(path, (nack.seq, nack.part, nack.destination))
+            row = _row(path, (nack.seq, nack.part, nack.destination)) or _row(path, (nack.seq, 0, ""))
         except (OSError, pa.ArrowException, KeyError) as e:
             return Kept(missing=f"{path} can't be read: {str(e).strip() or type(e).__name__}")
         if row is not None:
@@ -83,7 +106,52 @@ def all_kept(
         yield nack, kept(state, pipeline, source, nack, staged)
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def find(
+    state: Path,
+    pipeline: str,
+    source: str,
+    batch: int,
+    keys: Iterable[tuple[int, int]],
+    destination: str,
+    what: str,
+) -> Iterator[Found]:
+    """What a replay needs: `given` or `form` of these dead letters of one batch. One of a destination that failed only in a replay has
+    its record under another part or destination: of the whole record, what was given is the same."""
+    wanted = dict.fromkeys(keys, False)
+    whole = {seq: [part for s, part in wanted if s == seq] for seq, _ in wanted}
+    others: dict[int, dict[str, Any]] = {}
+    for path in _files(state / "dead-letters" / folder(pipeline, source), batch, ()):
+        for row in _rows(path, ["position", what]):
+            if row["seq"] not in whole:
+                continue
+            key = row["seq"], row["part"]
+            if row["destination"] == destination and not wanted.get(key, True):
+                wanted[key] = True
+                yield Found(*key, row["position"], _record(row[what]))
+            else:
+                others[row["seq"]] = row
+    for (seq, part), done in wanted.items():
+        if not done and what == "given" and seq in others:
+            yield Found(seq, part, others[seq]["position"], _record(others[seq][what]))
+
+
+def _record(text: str | None) -> Any:
+    found = _parsed(text)
+    return found if isinstance(found, dict) and "repr" not in found else None
+
+
+def about(state: Path, pipeline: str, source: str, batch: int) -> About:
+    """Of the records of a batch; nothing where a file does not say."""
+    import pyarrow.parquet as pq
+
+    for path in _files(state / "dead-letters" / folder(pipeline, source), batch, ()):
+        metadata = pq.read_schema(path).metadata or {}
+        if _ABOUT in metadata:
+            return About(**msgspec.json.decode(metadata[_ABOUT]))
+    return About()
+
+
+def _rows(path: Path, columns: Iterable[str] = ("given", "form")) -> Iterator[dict[str, Any]]:
     """None of a file that can't be read: `kept` says why."""
     try:
         import pyarrow as pa
@@ -92,7 +160,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
         return
     try:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_ROWS, columns=[*_KEY, "given", "form"]):
+            for batch in file.iter_batches(batch_size=_ROWS, columns=[*_KEY, *columns]):
                 yield from batch.to_pylist()
     except (OSError, pa.ArrowException, KeyError):
         return

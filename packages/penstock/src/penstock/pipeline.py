@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,7 @@ from penstock.config import (
     PipelineConfig,
     Problem,
     ProcessorConfig,
+    RetentionConfig,
     load,
 )
 from penstock.config.model import Model
@@ -193,6 +195,12 @@ class Pipeline:
         self._config = self._config.model_copy(update={"guarantee": config.guarantee})
         return self
 
+    def retention(self, *, batches: int) -> Pipeline:
+        """How many settled batches of each source the ledger keeps: what `penstock trace` can tell of."""
+        config = _made(RetentionConfig, {"batches": batches})
+        self._config = self._config.model_copy(update={"retention": config})
+        return self
+
     def on_outcome(self, handler: Callable[[Outcomes], None]) -> Pipeline:
         """Calls `handler` for every batch of every source, after the ledger has its outcome and before the source is acked.
 
@@ -282,17 +290,18 @@ def run(
     conf: dict[str, str] | None = None,
     report: Callable[[str, str, str, dict[str, Any]], None] | None = None,
     started: Callable[[Engine], None] | None = None,
+    steps: tuple[str, int] | None = None,
     **options: Any,
 ) -> Summary:
-    """Runs several pipelines in one engine. `started` is given the engine before it runs, e.g. to stop it from a signal;
-    `options` go to the engine as they are."""
+    """Runs several pipelines in one engine. `started` is given the engine before it runs, e.g. to stop it from a signal; with `steps` only
+    this source is read, and only so many records of it, one at a time; `options` go to the engine as they are."""
     for name, n in Counter(p.id for p in pipelines).items():
         if n > 1:
             raise UsageError(
                 f"{n} pipelines have the id {name!r}", code="config.duplicate-id", hint="an id is identity: change one"
             )
     running = [p for p in pipelines if p._config.status == "running"]
-    plans = [p.plan() for p in running]
+    plans = [replace(p.plan(), steps=steps) for p in running]
     if refused := checks.refused([p.assembly() for p in running]):
         raise ConfigErrors(refused)
     from penstock.engine.supervisor import Engine

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any, overload
 
@@ -135,6 +136,43 @@ class Known:
     def dropped(self, ranges: Ranges) -> None:
         for r in ranges:
             self.strands.pop(r.strand, None)
+
+
+@dataclass(frozen=True)
+class To:
+    """How far back a person wants a source to go. Exactly one of the three is set; none of them: to its beginning."""
+
+    text: str = "beginning"  # as it was written
+    offset: int | None = None
+    time: int | None = None  # ns since 1970
+    places: Mapping[str, int] = field(default_factory=dict)  # offsets by strand
+
+    @property
+    def beginning(self) -> bool:
+        return self.offset is None and self.time is None and not self.places
+
+    @classmethod
+    def parse(cls, text: str) -> To:
+        """`beginning`, an offset, a time with its zone, or `topic/0=17,topic/1=4`. Raises `ValueError` with what is wrong."""
+        text = text.strip()
+        if text == "beginning":
+            return cls()
+        if text.isascii() and text.isdigit():
+            return cls(text, offset=int(text))
+        if "=" in text:
+            pairs = [part.strip().rpartition("=") for part in text.split(",")]
+            bad = next((n for n, _, at in pairs if not n or not (at.isascii() and at.isdigit())), None)
+            if bad is not None or len({n for n, _, _ in pairs}) < len(pairs):
+                raise ValueError("write each partition once, as topic/0=17,topic/1=4")
+            return cls(text, places={name: int(at) for name, _, at in pairs})
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError("it is not `beginning`, no offset, and no time such as 2026-01-31T12:00:00Z") from None
+        if moment.tzinfo is None:
+            raise ValueError("a time needs its zone: Z, or +02:00, behind it")
+        passed = moment - datetime.fromtimestamp(0, UTC)
+        return cls(text, time=((passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds) * 1000)
 
 
 @dataclass(frozen=True)

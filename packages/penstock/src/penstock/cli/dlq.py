@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -16,18 +15,16 @@ from penstock.errors import UsageError
 from penstock.ledger import NackState
 
 if TYPE_CHECKING:
-    from penstock.deadletters import Kept
     from penstock.ledger.look import LetterView, View, Wanted
 
 F = TypeVar("F", bound=Callable[..., Any])
 SHORT = 12  # digits of an id in a list, as long as they are enough
 CANDIDATES = 10
-DOCS = "docs/how-to/dead-letters.md"
 
 
 @click.group()
 def dlq() -> None:
-    """Look at dead letters: bad records, why they are bad, and where they came from; take them out, or drop them.
+    """Look at dead letters: bad records, why they are bad, and where they came from; replay them, take them out, or drop them.
 
     Safe while an engine runs.
     """
@@ -36,6 +33,11 @@ def dlq() -> None:
 def _which(command: F) -> F:
     """Options by which dead letters are chosen."""
     for option in (
+        click.option(
+            "--where",
+            metavar="SQL",
+            help="Only those for which this holds, e.g. \"error LIKE '%date%' AND tries = 0\".",
+        ),
         click.option("--code", metavar="CODE", help="Only those with this code, such as json.invalid."),
         click.option("--source", metavar="ID", help="Only those of this source."),
         click.option("--pipeline", metavar="ID", help="Only those of this pipeline."),
@@ -46,8 +48,9 @@ def _which(command: F) -> F:
 
 _status = click.option(
     "--status",
-    type=click.Choice([s.value for s in NackState]),
-    help="open: a dead letter. held: it closed the gate, and the pipeline waits. dropped: by `dlq drop`.",
+    type=click.Choice([*(s.value for s in NackState), "all"]),
+    help="open: a dead letter. held: it closed the gate, and the pipeline waits. replayed: by `dlq replay`. dropped: by `dlq drop`."
+    "  [default: open and held]",
 )
 
 
@@ -62,6 +65,7 @@ def list_(
     pipeline: str | None,
     source: str | None,
     code: str | None,
+    where: str | None,
     status: str | None,
     limit: int,
     as_json: bool,
@@ -72,7 +76,7 @@ def list_(
     from penstock.cli.state import ask, known_pipeline, known_source
     from penstock.ledger.look import Wanted
 
-    wanted = Wanted(pipeline, source, code, NackState(status) if status else None)
+    wanted = Wanted(pipeline, source, code, _state(status), where=_waiting(status, checked(where)))
 
     def question(view: View) -> tuple[list[LetterView], dict[NackState, int], int, dict[str, int]]:
         known_pipeline(pipeline, view)
@@ -107,6 +111,7 @@ def show(id: str, state: Path, full: bool, as_json: bool) -> None:
     ID is what `penstock dlq list` shows; the first digits are enough. A record that is bad at several destinations has a dead
     letter for each, and all are shown.
     """
+    from penstock.cli.dlq_shown import line_of, shown
     from penstock.cli.printer import out
     from penstock.cli.shown import json_line
     from penstock.cli.state import ask
@@ -123,7 +128,7 @@ def show(id: str, state: Path, full: bool, as_json: bool) -> None:
             missing = {"missing": record.missing} if record.missing else {}
             json_line({**_fields(letter), "given": record.given, "form": record.form, **missing})
         else:
-            out("\n" * bool(n) + "\n".join(_shown(letter, record, full)))
+            out("\n" * bool(n) + "\n".join(shown(letter, record, full, line_of(state, letter))))
 
 
 @dlq.command()
@@ -136,7 +141,13 @@ def show(id: str, state: Path, full: bool, as_json: bool) -> None:
     help="A file, instead of stdout. It is there when it is whole.",
 )
 def export(
-    state: Path, pipeline: str | None, source: str | None, code: str | None, status: str | None, to: Path | None
+    state: Path,
+    pipeline: str | None,
+    source: str | None,
+    code: str | None,
+    where: str | None,
+    status: str | None,
+    to: Path | None,
 ) -> None:
     """Write dead letters with their records as JSON, one in a line.
 
@@ -147,7 +158,7 @@ def export(
     from penstock.cli.shown import count, json_line, json_text
     from penstock.ledger.look import Wanted
 
-    wanted = Wanted(pipeline, source, code, NackState(status) if status else None)
+    wanted = Wanted(pipeline, source, code, _state(status), where=_waiting(status, checked(where)))
     n = missing = 0
     with _Whole(to) if to is not None else nullcontext() as file:
         for fields in _exported(state, wanted):
@@ -225,6 +236,7 @@ def drop(
     pipeline: str | None,
     source: str | None,
     code: str | None,
+    where: str | None,
     reason: str,
 ) -> None:
     """Drop dead letters: nobody is going to replay or correct them.
@@ -232,42 +244,84 @@ def drop(
     They count as dead-lettered as before, stay in their files, and `dlq list --status dropped` shows them. Who dropped how many, when and
     why is kept, and shown by `penstock pipelines show`.
     """
-    import getpass
-
+    from penstock.cli.operate import who
     from penstock.cli.printer import err
     from penstock.cli.shown import count
-    from penstock.cli.state import ask, known_pipeline, known_source
     from penstock.engine.lock import StateFolder
     from penstock.ledger import decisions
     from penstock.ledger.look import Wanted
 
-    if bool(ids) == (all_ or bool(pipeline or source or code)) or (not ids and not all_) or not reason.strip():
+    chosen = Wanted(pipeline, source, code, NackState.OPEN, where=checked(where))
+    if _unclear(ids, all_, chosen) or not reason.strip():
         raise UsageError(
             "Which dead letters are to be dropped?" if reason.strip() else "Why are they to be dropped?",
             code="dlq.which",
-            hint="give ids, or --all with or without --pipeline, --source and --code; and a --reason",
+            hint="give ids, or --all with or without --pipeline, --source, --code and --where; and a --reason",
         )
-
-    def question(view: View) -> list[Wanted]:
-        known_pipeline(pipeline, view)
-        known_source(source, view)
-        if not ids:
-            return [Wanted(pipeline, source, code, NackState.OPEN)]
-        found = [Wanted(id=_resolved(view, given)) for given in ids]
-        for w in found:
-            _refuse_to_drop(view.letters(w, limit=1000))
-        return found
-
-    wanted = ask(state, question)
-    try:
-        by = getpass.getuser()
-    except (KeyError, OSError):
-        by = str(os.getuid())
-    dropped = decisions.drop(StateFolder(state).ledger, wanted, {"reason": reason.strip(), "by": by})
+    wanted = _chosen(state, ids, chosen, _refuse_to_drop)
+    dropped = decisions.drop(StateFolder(state).ledger, wanted, {"reason": reason.strip(), "by": who()})
     for name, n in sorted(dropped.items()):
         err(f"{name}: {count(n, 'dead letter')} dropped")
     if not dropped:
         err("Nothing was dropped: there are no open dead letters like that.")
+
+
+def _state(status: str | None) -> NackState | None:
+    return NackState(status) if status not in (None, "all") else None
+
+
+def _waiting(status: str | None, where: str | None) -> str | None:
+    """Unless somebody says which, only those are meant that somebody has to do something about."""
+    if status is not None:
+        return where
+    return "status IN ('open', 'held')" + (f" AND ({where})" if where else "")
+
+
+def _unclear(ids: Sequence[str], all_: bool, chosen: Wanted) -> bool:
+    """Ids, or all of some kind: one of both has to be said."""
+    named = bool(chosen.pipeline or chosen.source or chosen.code or chosen.where)
+    return bool(ids) == (all_ or named) or (not ids and not all_)
+
+
+def _chosen(
+    state: Path, ids: Sequence[str], chosen: Wanted, refuse: Callable[[Sequence[LetterView]], None]
+) -> list[Wanted]:
+    from penstock.cli.state import ask, known_pipeline, known_source
+    from penstock.ledger.look import Wanted
+
+    def question(view: View) -> list[Wanted]:
+        known_pipeline(chosen.pipeline, view)
+        known_source(chosen.source, view)
+        if not ids:
+            view.states(chosen)  # SQL that the ledger does not take is said now
+            return [chosen]
+        found = [Wanted(id=_resolved(view, given)) for given in ids]
+        for w in found:
+            refuse(view.letters(w, limit=1000))
+        return found
+
+    return ask(state, question)
+
+
+def checked(where: str | None) -> str | None:
+    """One condition and nothing else, as the ledger understands it."""
+    if where is None:
+        return None
+    import sqlglot
+    from sqlglot.errors import SqlglotError
+
+    from penstock.ledger.look import COLUMNS
+
+    try:
+        condition = sqlglot.condition(where, dialect="sqlite")
+        names = {c.name.lower() for c in condition.find_all(sqlglot.exp.Column)}
+    except SqlglotError as e:
+        raise UsageError(f"--where {where} is no SQL condition", code="dlq.where", why=str(e).split("\n")[0]) from e
+    if unknown := sorted(names - set(COLUMNS)):
+        raise UsageError(
+            f"--where: there is no column {unknown[0]!r}", code="dlq.where", hint=f"there are {', '.join(COLUMNS)}"
+        )
+    return condition.sql("sqlite")
 
 
 def _refuse_to_drop(letters: Sequence[LetterView]) -> None:
@@ -279,6 +333,12 @@ def _refuse_to_drop(letters: Sequence[LetterView]) -> None:
                 hint="correct the cause and run the pipeline again, or let bad records become dead letters with"
                 " `dead-letter-queue: {window-size: 0}`: then it can be dropped",
             )
+
+
+def _register() -> None:
+    from penstock.cli.dlq_replay import replay
+
+    dlq.add_command(replay)
 
 
 # -- which ----------------------------------------------------------------------------------------------------------
@@ -345,6 +405,8 @@ def _after(shown: int, states: dict[NackState, int], state: Path) -> str:
 
 def _fields(letter: LetterView) -> dict[str, Any]:
     """All that the ledger knows, by the names of the dead letter file."""
+    from penstock.cli.dlq_shown import packed
+
     n = letter.nack
     return {
         "id": n.id,
@@ -359,70 +421,9 @@ def _fields(letter: LetterView) -> dict[str, Any]:
         "batch": n.batch,
         "seq": n.seq,
         "part": n.part,
-        "position": _packed(n.position),
+        "position": packed(n.position),
+        "tries": n.tries,
     }
 
 
-def _packed(data: bytes) -> dict[str, str]:
-    try:
-        return {"text": data.decode()}
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
-
-
-# -- one ------------------------------------------------------------------------------------------------------------
-
-
-def _shown(letter: LetterView, kept: Kept, full: bool) -> list[str]:
-    from penstock.cli.shown import escaped, payload, record, when
-
-    n = letter.nack
-    held = n.state is NackState.HELD
-    where = f"destination {n.destination!r}" if n.destination else "every destination"
-    position = _packed(n.position)
-    lines = [
-        f"{'held record' if held else 'dead letter'} {n.id} ({n.state.value})",
-        "",
-        "what happened",
-        f"  {n.code or 'no code'} at {n.node!r}, for {where}, {when(n.at)}",
-        *(f"  {escaped(line)}" for line in n.error.split("\n")),
-        "",
-        "where it came from",
-        f"  {letter.lane}, batch {n.batch}, seq {n.seq}" + (f", part {n.part}" if n.part else ""),
-    ]
-    if position.get("text"):
-        lines.append(f"  position: {escaped(position['text'])}")
-    elif n.position:
-        lines += payload("position", position, "  ", full=full)
-    if kept.missing:
-        lines += ["", "the record", f"  {escaped(kept.missing)}"]
-    else:
-        lines += ["", "as the source gave it", *(record(kept.given, "  ", full=full) if kept.given else [_UNREAD])]
-        lines += ["", "as it was when it failed", *_failed(kept, full)]
-    return [*lines, "", "what to do", *(f"  {line}" for line in (_HELD if held else _OPEN))]
-
-
-def _failed(kept: Kept, full: bool) -> list[str]:
-    from penstock.cli.shown import record
-
-    if not kept.form:
-        return ["  not known"]
-    names = ("key", "before", "after", "operation", "namespace")
-    if isinstance(kept.given, dict) and "repr" not in kept.form:
-        same = all(kept.given.get(name) == kept.form.get(name) for name in names)
-        if same and kept.form.get("metadata") in (None, {}, kept.given.get("metadata")):
-            return ["  the same"]
-    return list(record(kept.form, "  ", full=full))
-
-
-_UNREAD = "  not known: it could not be read"
-_OPEN = (
-    "The pipeline went on without it. Correct the cause, put the corrected record",
-    "into the source as a new one, and run again; or drop it:",
-    f"penstock dlq drop ID --reason TEXT. How: {DOCS}",
-)
-_HELD = (
-    "It closed the gate: it and what is behind it wait. Correct the cause and run",
-    "the pipeline again: it goes on at this record. To go on past bad records set",
-    f"`dead-letter-queue: {{window-size: 0}}`. More: {DOCS}",
-)
+_register()

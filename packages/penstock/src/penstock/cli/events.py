@@ -19,8 +19,12 @@ _TEXTS = {
     "halved": "batch {batch} is cut in halves: {why}",
     "lost": "batch {batch} was in flight and is lost: {records} records are counted as discarded (at most once)",
     "removed": "the connector was taken out of the pipeline: {what}",
+    "skipped": "the record with seq {seq} is settled without being sent, as somebody wanted",
     "resent": "{records:,} records were sent again, because nobody knows whether they were written",
     "reread": "batch {batch} is taken anew: {why}",
+    "stopped": "stopped by {by}; the others go on",
+    "started": "started again by {by}",
+    "no-control": "pipelines of this engine can't be stopped or started one by one: {why}",
 }
 _SILENT = ("snapshot", "batch")  # the table, and the line every few seconds, show these
 _IDLE = ("waiting for input", "looking for input", "beginning")

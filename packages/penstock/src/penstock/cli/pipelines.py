@@ -1,4 +1,5 @@
-"""`penstock pipelines`: what pipelines have done, by the ledger. Reads the state folder, also beside an engine, and changes nothing."""
+"""`penstock pipelines`: what pipelines have done, by the ledger. `list` and `show` read the state folder, also beside an engine, and change
+nothing; what does is in `operate.py`."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli import operate, single
 from penstock.cli.options import json_option, state_option
 from penstock.errors import PenstockError
 from penstock.ledger import NackState
@@ -25,10 +27,14 @@ MANY = 20  # unfinished ones and decisions that are shown
 
 @click.group()
 def pipelines() -> None:
-    """Look at what pipelines have done: records, batches, what is unfinished.
+    """Look at what pipelines have done, stop and start them, let them go back.
 
-    Safe while an engine runs; nothing is changed.
+    All of it is safe while an engine runs; `list` and `show` change nothing.
     """
+
+
+for _command in (operate.stop, operate.start, operate.rewind, operate.reset, single.step, single.skip):
+    pipelines.add_command(_command)
 
 
 @pipelines.command("list")
@@ -44,9 +50,10 @@ def list_(context: click.Context, state: Path, running: bool, as_json: bool) -> 
 
     lanes = ask(state, lambda view: view.lanes())
     holder = engine(state)
+    stands = operate.standing(state, holder)
     if as_json:
         for lane in lanes:
-            json_line({**_lane_json(lane), "engine": _engine_json(holder)})
+            json_line({**_lane_json(lane), **_stands_json(stands, lane.pipeline), "engine": _engine_json(holder)})
     elif not lanes:
         err(f"No pipeline has read anything yet on {state}; {holder}.")
     else:
@@ -54,6 +61,9 @@ def list_(context: click.Context, state: Path, running: bool, as_json: bool) -> 
         summed = any(len(lane.shares) > 1 for lane in lanes)
         note = "\nDELIVERED is the sum over the destinations." if summed else ""
         err(f"{note}\n{_sentence(holder)}\n  look at: penstock pipelines show ID{option(state)}")
+        for name, about in stands.items():
+            if said := operate.said_of(name, about, state):
+                err(f"  {said}")
     if running and not holder.running:
         context.exit(1)
 
@@ -82,11 +92,13 @@ def show(id: str, state: Path, as_json: bool) -> None:
         seen.log = source_log(state, id, seen.lane.source, seen.taken)
     again = _sent_again(state, id)
     holder = engine(state)
+    stands = operate.standing(state, holder)
     if as_json:
         json_line(
             {
                 "id": id,
                 "engine": _engine_json(holder),
+                **_stands_json(stands, id),
                 "sources": [seen.json() for seen in lanes],
                 "sent_again": again,
                 "decisions": [{"at": d.at, "what": d.what, **d.detail} for d in decisions],
@@ -94,6 +106,8 @@ def show(id: str, state: Path, as_json: bool) -> None:
         )
         return
     lines = [f"{id}: {holder}"]
+    if said := operate.said_of(id, stands.get(id, {}), state):
+        lines.append(said)
     for seen in lanes:
         lines += ["", *seen.lines(holder, state)]
     if again:
@@ -161,7 +175,10 @@ class _Seen:
         yield from _account(lane.shares)
         if dead := sum(n for s, n in lane.nacks.items() if s is not NackState.HELD):
             here = f"--pipeline {lane.pipeline} --source {lane.source}{option(state)}"
-            yield f"\n  {count(dead, 'dead letter')}: penstock dlq list {here}"
+            settled = {s.value: lane.nacks.get(s, 0) for s in (NackState.REPLAYED, NackState.DROPPED)}
+            more = "".join(f", {n:,} {what}" for what, n in settled.items() if n)
+            every = " --status all" if dead == sum(settled.values()) else ""
+            yield f"\n  {count(dead, 'dead letter')}{more}: penstock dlq list {here}{every}"
         for letter in self.held:
             yield f"\n  held at {letter.nack.node}: {_first(letter.nack.error)}"
             yield f"    it and what is behind it wait: penstock dlq show {letter.nack.id[:12]}{option(state)}"
@@ -289,10 +306,25 @@ def _decision(d: Decision) -> str:
     from penstock.cli.shown import count, escaped
 
     detail = d.detail
-    if d.what == "drop":
-        by = f", by {escaped(str(detail['by']))}" if detail.get("by") else ""
-        return f"{count(detail.get('dead_letters', 0), 'dead letter')} dropped{by}: {escaped(str(detail.get('reason', '')))}"
-    return f"abandoned: batch {detail.get('batch')} at {detail.get('destination')}, {detail.get('records', 0):,} records discarded"
+    if d.what == "abandon":
+        return (
+            f"abandoned: batch {detail.get('batch')} at {detail.get('destination')},"
+            f" {detail.get('records', 0):,} records discarded"
+        )
+    counted = {"batches": ("batch", "batches"), "dead_letters": ("dead letter", "dead letters")}
+    known = {"drop": "dropped", "stop": "stopped", "start": "started", "rewind": "rewound", "reset": "reset"}
+    known |= {"skip": "skipped", "step": "stepped", "replay": "to be replayed"}
+    what = known.get(d.what, d.what)
+    of = f" {escaped(str(detail['source']))}" if detail.get("source") else ""
+    to = f" to {escaped(str(detail['to']))}" if detail.get("to") else ""
+    to = f": {escaped(str(detail['record']))}" if detail.get("record") else to
+    numbers = [count(detail[name], *words) for name, words in counted.items() if detail.get(name)]
+    by = f", by {escaped(str(detail['by']))}" if detail.get("by") else ""
+    why = f": {escaped(str(detail['reason']))}" if detail.get("reason") else ""
+    if d.what in ("drop", "replay"):
+        return f"{numbers[0] if numbers else count(0, 'dead letter')} {what}{by}{why}"
+    given_up = f" ({', '.join(numbers)} given up)" if numbers else ""
+    return f"{what}{of}{to}{given_up}{by}{why}"
 
 
 def _sentence(engine: Engine) -> str:
@@ -346,6 +378,12 @@ def _batch_json(b: BatchView) -> dict[str, Any]:
         "reason": b.reason or None,
         "waits_for": list(b.waits_for),
     }
+
+
+def _stands_json(stands: Mapping[str, Mapping[str, Any]], id: str) -> dict[str, Any]:
+    """What its engine says of it; None where none says anything."""
+    about = stands.get(id, {})
+    return {"status": about.get("status"), "stopped_by": about.get("stopped_by")}
 
 
 def _engine_json(e: Engine) -> dict[str, Any]:

@@ -16,10 +16,10 @@ import click
 
 from penstock.cli.ending import Ran, ending
 from penstock.cli.face import Face, shown
-from penstock.cli.options import paths_argument
+from penstock.cli.options import conf_option, paths_argument, spark_settings
 from penstock.cli.printer import err, out_json
 from penstock.engine import archive
-from penstock.errors import PenstockError, UsageError
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.pipeline import Pipeline
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     help="With --once: a source that waits for others counts as empty after so long without a record.",
 )
 @click.option("--master", help="The Spark master (default: local[*,4], embedded).")
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting. May be given several times.")
+@conf_option()
 @click.option("--json", "as_json", is_flag=True, help="Events and the summary as JSON lines on stdout.")
 @click.option(
     "--finish", is_flag=True, help="Deliver what is prepared for destinations that are no longer in the file."
@@ -74,7 +74,7 @@ def run(
 
     Ctrl-C (or SIGTERM) stops gracefully: the batch in flight is finished. A second one stops at once; nothing is lost.
     """
-    settings = _settings(conf)
+    settings = spark_settings(conf)
     with shown(as_json=as_json, quiet=dry_run and as_json) as face:
         face.doing(f"checking {_named(paths)}")
         from penstock import pipeline
@@ -153,13 +153,3 @@ def _only_letter(state: Path) -> str:
     except (PenstockError, OSError):
         return ""
     return found[0].nack.id if len(found) == 1 else ""
-
-
-def _settings(conf: tuple[str, ...]) -> dict[str, str]:
-    settings = {}
-    for item in conf:
-        key, separator, value = item.partition("=")
-        if not separator or not key:
-            raise UsageError(f"--conf {item} is not KEY=VALUE", code="usage.conf")
-        settings[key] = value
-    return settings

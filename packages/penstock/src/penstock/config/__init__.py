@@ -12,6 +12,7 @@ from penstock.config.model import (
     LogConfig,
     PipelineConfig,
     ProcessorConfig,
+    RetentionConfig,
 )
 from penstock.config.problem import ConfigErrors, Problem
 from penstock.config.settings import Settings, parse_settings
@@ -30,6 +31,7 @@ __all__ = [
     "PipelineConfig",
     "Problem",
     "ProcessorConfig",
+    "RetentionConfig",
     "Settings",
     "Size",
     "expand",

@@ -26,6 +26,7 @@ __all__ = [
     "Model",
     "PipelineConfig",
     "ProcessorConfig",
+    "RetentionConfig",
     "kebab",
 ]
 
@@ -188,6 +189,21 @@ def _no_queue() -> DeadLetterQueueConfig:
     return DeadLetterQueueConfig()
 
 
+class RetentionConfig(Model):
+    """For how long the ledger can say of a single record what became of it. Totals and dead letters stay in any case."""
+
+    batches: Annotated[Whole, Field(ge=100)] = Field(
+        1000,
+        description="The last so many settled batches of each source, at least 100: what `penstock trace` and `penstock pipelines`"
+        " look at.",
+    )
+
+
+@cache
+def _usual_retention() -> RetentionConfig:
+    return RetentionConfig()
+
+
 class PipelineConfig(Model):
     id: PipelineId = Field(
         description="Unique over all files of a run. Part of the names of output files and of the state: another id is another"
@@ -206,6 +222,9 @@ class PipelineConfig(Model):
     dead_letter_queue: DeadLetterQueueConfig = Field(
         default_factory=_no_queue,
         description="How many bad records are borne, and where they go besides the state folder.",
+    )
+    retention: RetentionConfig = Field(
+        default_factory=_usual_retention, description="How many batches the ledger keeps for people to look at."
     )
     tests: tuple[TestConfig, ...] = Field(
         (), description="Records that go in, and what is expected of them: what `penstock test` checks."

@@ -58,6 +58,7 @@ def json_schema(settings: SettingsByName | None = None) -> Schema:
         "DeadLetterQueueConfig",
         "BatchConfig",
         "LogConfig",
+        "RetentionConfig",
     ):
         _allow_any_scalar(definitions[name])
     _by_hand(file, definitions)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.engine.backoff import Backoff
-from penstock.engine.batch import snapshot
+from penstock.engine.batch import single, snapshot
 from penstock.engine.batch.account import Account
 from penstock.engine.batch.admit import GateClosed
 from penstock.engine.batch.at_most_once import lost, send
@@ -45,11 +45,23 @@ Report = Callable[[str, dict[str, Any]], None]
 class LaneLoop:
     """`run` is the body of the lane's thread. The fields are for the supervisor to read."""
 
-    def __init__(self, work: Work, stop: StopSignal, report: Report, *, once: bool, backoff: Backoff, tag: str) -> None:
+    def __init__(
+        self,
+        work: Work,
+        stop: StopSignal,
+        report: Report,
+        *,
+        once: bool,
+        backoff: Backoff,
+        tag: str,
+        steps: int | None = None,
+    ) -> None:
+        """With `steps` it ends after so many records, each a batch of its own."""
         self._work = work
         self._stop = stop
         self._report = report
         self._once = once
+        self._steps = steps
         self._backoff = backoff
         self._failures = 0
         self._closed: GateClosed | None = None  # what comes before it is still delivered, nothing from it on
@@ -121,17 +133,29 @@ class LaneLoop:
         self._tidy(work)
         while True:
             waiting = [s for s in ledger.unfinished(work.lane.key) if s.batch not in self._forgotten]
-            if waiting and not (self._closed and _starts_at(waiting[0]) >= self._closed.seq):
+            if waiting and not (self._closed and single.start_of(waiting[0]) >= self._closed.seq):
                 s = waiting[0]
                 if self._stop.requested and s.state is not State.PREPARED:
                     return
                 if s.state is not State.PREPARED:
                     self._begin(work)
+                if s.state is State.OPEN:
+                    if self._steps == 0:
+                        return
+                    if self._apart(work, known, s):
+                        continue
                 self._resume(work, known, s, recovering=s.batch in unfinished)
                 unfinished.discard(s.batch)
+                if self._steps and s.state is State.OPEN:
+                    self._steps -= 1
             elif self._closed:
                 raise self._closed
+            elif self._steps == 0:
+                return
             elif (taken := self._next(work, known)) is not None:
+                if taken[0].state is State.OPEN and (self._steps is not None or self._skips(work)):
+                    work.ledger.failed(*taken, "put aside: a person wants to have records apart")
+                    continue
                 started = time.monotonic()
                 self._batch(work, known, *taken)
                 self._pace.note(taken[0].ranges.size, time.monotonic() - started)
@@ -140,6 +164,19 @@ class LaneLoop:
             else:
                 self._say("waiting for input" if self._drains is None else "waiting for the source to stop")
                 work.source.wait(WAIT)
+
+    def _skips(self, work: Work) -> bool:
+        return not work.replaying and bool(work.ledger.skips(work.lane.key))
+
+    def _apart(self, work: Work, known: Known, s: Snapshot) -> bool:
+        """Records of an open batch that a person has decided about. True: it is settled, or others stand for it."""
+        if self._skips(work) and (skipped := single.skip(work, s)) is not None:
+            for ranges in skipped.acked:
+                known.settled(ranges)
+            if skipped.seq is not None:
+                self._report("skipped", {"batch": s.batch, "seq": skipped.seq})
+            return True
+        return bool(self._steps) and single.cut(work, s)
 
     def _begin(self, work: Work) -> None:
         """Before the source is touched. Prepared work needs neither plan nor source, and is finished first."""
@@ -241,7 +278,7 @@ class LaneLoop:
         )
         self._say(f"processing batch {s.batch} ({human_size(s.ranges.size)})")
         try:
-            numbers = (send if s.state is State.TAKEN else compute)(work, s, attempt)
+            numbers = (send if s.state is State.TAKEN else compute)(work.of(s), s, attempt)
         except Exception as e:
             error = self._explain(work, s, e)
             if s.state is State.TAKEN:
@@ -302,7 +339,7 @@ class LaneLoop:
     def _give_up(self, work: Work, known: Known, s: Snapshot, code: str, why: str) -> None:
         attempt = work.ledger.retry(s, work.refs)
         try:
-            numbers = give_up(work, s, attempt, code, why)
+            numbers = give_up(work.of(s), s, attempt, code, why)
         except GateClosed as e:
             work.ledger.failed(s, attempt, str(e))
             work.ledger.hold(s, e.letter.nack(state=NackState.HELD, record=e.letter.json()))
@@ -377,8 +414,3 @@ def _stopped(work: Work) -> bool:
         return bool(work.spark.sparkContext._jsc.sc().isStopped())
     except Exception:
         return True
-
-
-def _starts_at(s: Snapshot) -> int:
-    """No record of the batch has a lower seq."""
-    return min(r.base if r.low is None else r.low for r in s.ranges)

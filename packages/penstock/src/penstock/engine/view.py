@@ -35,6 +35,10 @@ class Status(StrEnum):
     STOPPED = "stopped"
     DEGRADED = "degraded"
 
+    @property
+    def ended_well(self) -> bool:
+        return self is Status.STOPPED
+
 
 @dataclass(frozen=True)
 class Remaining:

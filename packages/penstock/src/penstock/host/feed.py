@@ -158,6 +158,10 @@ class HostedSource(LogSource[Mapping[str, str]]):
             if acked:
                 self._offsets.ack_through(name, acked - 1)
 
+    def readers(self) -> tuple[str, ...]:
+        assert self.around is not None
+        return self.around.destinations
+
     def stop(self) -> bool:
         if self._told is None:
             self._told = time.monotonic()

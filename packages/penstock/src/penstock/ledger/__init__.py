@@ -13,9 +13,10 @@ from penstock.ledger.api import (
     TargetRef,
     Totals,
 )
-from penstock.ledger.sqlite import Ledger
+from penstock.ledger.sqlite import KEEP_BATCHES, Ledger
 
 __all__ = [
+    "KEEP_BATCHES",
     "Attempt",
     "Kind",
     "Lane",

@@ -115,6 +115,7 @@ class Nack:
     state: NackState = NackState.OPEN
     record: str | None = None  # JSON of the whole dead letter, while held
     batch: int = 0
+    tries: int = 0  # replays that were in vain
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,7 @@ class Late:
     nacks: Sequence[Nack] = ()
     deliveries: Sequence[Prepared] = ()
     ring: str | None = None
+    skipped: Sequence[int] = ()  # of the nacks, those that a person wants to be skipped
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any
 from penstock.errors import LedgerError
 from penstock.ledger import readonly
 from penstock.ledger.api import NackState
-from penstock.ledger.look import WANTED, Wanted
+from penstock.ledger.look import Wanted
 from penstock.testing import faults
 
 WAIT = 10.0  # seconds for an engine that is writing
@@ -27,14 +27,7 @@ WAIT = 10.0  # seconds for an engine that is writing
 def drop(path: Path, wanted: Sequence[Wanted], why: Mapping[str, Any]) -> dict[str, int]:
     """Open dead letters that nobody wants to see again. How many there were of each pipeline; those in other states stay as they are."""
     with _decided(path) as db:
-        found = {
-            (lane, seq, part, destination): pipeline
-            for w in wanted
-            for lane, seq, part, destination, pipeline in db.execute(
-                f"SELECT n.lane, n.seq, n.part, n.destination, l.pipeline FROM nack n{WANTED} AND n.state = 'open'",
-                vars(w),
-            )
-        }
+        found = _open(db, wanted)
         db.executemany(
             "UPDATE nack SET state = ? WHERE lane = ? AND seq = ? AND part = ? AND destination = ?",
             ((NackState.DROPPED, *key) for key in found),
@@ -45,10 +38,65 @@ def drop(path: Path, wanted: Sequence[Wanted], why: Mapping[str, Any]) -> dict[s
     return dict(counts)
 
 
+def replay(path: Path, wanted: Sequence[Wanted], start: str, why: Mapping[str, Any]) -> dict[str, int]:
+    """Open dead letters that are to go through their pipeline again. How many there are of each pipeline. One that waits for a replay
+    already is left to that: a batch may have it."""
+    with _decided(path) as db:
+        waiting = " AND NOT EXISTS (SELECT 1 FROM replay r WHERE r.number = n.replay AND r.state = 'asked')"
+        found = _open(db, wanted, waiting)
+        for lane in sorted({key[0] for key in found}):
+            number = db.execute(
+                "INSERT INTO replay (lane, start, state, at) VALUES (?, ?, 'asked', ?)", (lane, start, _now())
+            ).lastrowid
+            db.executemany(
+                "UPDATE nack SET replay = ? WHERE lane = ? AND seq = ? AND part = ? AND destination = ?",
+                ((number, *key) for key in found if key[0] == lane),
+            )
+        counts = Counter(found.values())
+        for pipeline, n in counts.items():
+            _note(db, pipeline, "replay", {"dead_letters": n, "from": start, **why})
+    return dict(counts)
+
+
+def skip(path: Path, lane: int, pipeline: str, strand: str, number: int, why: Mapping[str, Any]) -> bool:
+    """A record that is to be settled without being sent, from the next batch on. Without a strand the number is its seq. False: it was to
+    be already."""
+    with _decided(path) as db:
+        changed = db.execute(
+            "INSERT OR IGNORE INTO skip VALUES (?, ?, ?, ?, ?, 'asked', ?)",
+            (lane, strand, number, None if strand else number, str(why.get("reason", "")), _now()),
+        ).rowcount
+        if changed:
+            _note(db, pipeline, "skip", dict(why))
+    return bool(changed)
+
+
+def note(path: Path, pipeline: str, what: str, detail: Mapping[str, Any]) -> None:
+    """Only that somebody did something."""
+    with _decided(path) as db:
+        _note(db, pipeline, what, detail)
+
+
+def _open(db: sqlite3.Connection, wanted: Sequence[Wanted], more: str = "") -> dict[tuple[int, int, int, str], str]:
+    """Open dead letters, and the pipeline of each."""
+    return {
+        (lane, seq, part, destination): pipeline
+        for w in wanted
+        for lane, seq, part, destination, pipeline in db.execute(
+            f"SELECT n.lane, n.seq, n.part, n.destination, l.pipeline FROM nack n{w.sql} AND n.state = 'open'{more}",
+            vars(w),
+        )
+    }
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
 def _note(db: sqlite3.Connection, pipeline: str, what: str, detail: Mapping[str, Any]) -> None:
     db.execute(
         "INSERT INTO audit VALUES (?, ?, ?, ?)",
-        (time.time_ns() // 1_000_000, pipeline, what, json.dumps(detail, separators=(",", ":"))),
+        (_now(), pipeline, what, json.dumps(detail, separators=(",", ":"))),
     )
 
 

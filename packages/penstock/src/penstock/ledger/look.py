@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from penstock.ledger import readonly
 from penstock.ledger.api import Nack, NackState, State
+from penstock.ledger.trace import Trace
 
 T = TypeVar("T")
 
@@ -133,15 +134,42 @@ class Wanted:
     id: str | None = None
     lane: int | None = None  # with `batch`: those of one batch
     batch: int | None = None
+    where: str | None = None  # what a person wrote: SQL over `COLUMNS`
+
+    @property
+    def sql(self) -> str:
+        """What follows `FROM nack n`; its parameters are `vars` of this."""
+        if self.where is None:
+            return _WANTED
+        columns = ", ".join(f"{column} AS {name}" for name, column in COLUMNS.items())
+        return f"{_WANTED} AND EXISTS (SELECT 1 FROM (SELECT {columns}) WHERE {self.where}\n)"
 
 
-WANTED = (
+COLUMNS = {  # what `where` may ask for
+    "id": "n.id",
+    "pipeline": "l.pipeline",
+    "source": "l.source",
+    "destination": "n.destination",
+    "status": "n.state",
+    "node": "n.node",
+    "code": "n.code",
+    "error": "n.error",
+    "at": "datetime(n.at / 1000.0, 'unixepoch')",
+    "batch": "n.batch",
+    "seq": "n.seq",
+    "part": "n.part",
+    "position": "CAST(n.position AS TEXT)",
+    "tries": "n.tries",
+}
+_WANTED = (
     " JOIN lane l ON l.id = n.lane WHERE (:pipeline IS NULL OR l.pipeline = :pipeline)"
     " AND (:source IS NULL OR l.source = :source) AND (:code IS NULL OR n.code = :code)"
     " AND (:state IS NULL OR n.state = :state) AND (:id IS NULL OR n.id = :id)"
     " AND (:lane IS NULL OR n.lane = :lane) AND (:batch IS NULL OR n.batch = :batch)"
 )
-_NACK = "n.seq, n.part, n.destination, n.id, n.position, n.node, n.code, n.error, n.at, n.state, n.record, n.batch"
+_NACK = (
+    "n.seq, n.part, n.destination, n.id, n.position, n.node, n.code, n.error, n.at, n.state, n.record, n.batch, n.tries"
+)
 _UNFINISHED = "('open', 'prepared', 'taken')"
 
 
@@ -150,6 +178,11 @@ class View:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
+
+    @property
+    def trace(self) -> Trace:
+        """For questions about one record."""
+        return Trace(self._db)
 
     def _rows(self, sql: str, parameters: Any = ()) -> list[Any]:
         return self._db.execute(sql, parameters).fetchall()
@@ -279,13 +312,13 @@ class View:
 
     def states(self, wanted: Wanted) -> dict[NackState, int]:
         """How many there are in each state."""
-        rows = self._rows(f"SELECT n.state, count(*) FROM nack n{WANTED} GROUP BY 1", vars(wanted))
+        rows = self._rows(f"SELECT n.state, count(*) FROM nack n{wanted.sql} GROUP BY 1", vars(wanted))
         return {NackState(state): n for state, n in rows}
 
     def codes(self, wanted: Wanted) -> dict[str, int]:
         """How many there are of each code, the most first."""
         return dict(
-            self._rows(f"SELECT n.code, count(*) FROM nack n{WANTED} GROUP BY 1 ORDER BY 2 DESC, 1", vars(wanted))
+            self._rows(f"SELECT n.code, count(*) FROM nack n{wanted.sql} GROUP BY 1 ORDER BY 2 DESC, 1", vars(wanted))
         )
 
     def letters(self, wanted: Wanted, limit: int) -> list[LetterView]:
@@ -294,7 +327,7 @@ class View:
         lanes = self._rows("SELECT id, pipeline, source FROM lane ORDER BY pipeline, source")
         for key, pipeline, source in lanes:
             rows = self._rows(
-                f"SELECT {_NACK} FROM nack n{WANTED} AND n.lane = :key"
+                f"SELECT {_NACK} FROM nack n{wanted.sql} AND n.lane = :key"
                 " ORDER BY n.seq, n.part, n.destination LIMIT :limit",
                 {**vars(wanted), "key": key, "limit": limit - len(found)},
             )
@@ -304,7 +337,8 @@ class View:
     def batches_of(self, wanted: Wanted) -> list[Wanted]:
         """The same dead letters, batch by batch: there may be more of them than fit into memory."""
         rows = self._rows(
-            f"SELECT DISTINCT n.lane, n.batch FROM nack n{WANTED} ORDER BY l.pipeline, l.source, n.batch", vars(wanted)
+            f"SELECT DISTINCT n.lane, n.batch FROM nack n{wanted.sql} ORDER BY l.pipeline, l.source, n.batch",
+            vars(wanted),
         )
         return [replace(wanted, lane=lane, batch=batch) for lane, batch in rows]
 
@@ -341,5 +375,5 @@ def _common(a: str, b: str) -> int:
 
 
 def _nack(row: Sequence[Any]) -> Nack:
-    seq, part, destination, id_, position, node, code, error, at, state, record, batch = row
-    return Nack(seq, part, destination, id_, position, node, code, error, at, NackState(state), record, batch)
+    seq, part, destination, id_, position, node, code, error, at, state, record, batch, tries = row
+    return Nack(seq, part, destination, id_, position, node, code, error, at, NackState(state), record, batch, tries)

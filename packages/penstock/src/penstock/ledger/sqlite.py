@@ -10,9 +10,11 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from penstock.errors import LedgerError, UsageError
+from penstock.errors import LedgerError
+from penstock.ledger.anew import Anew
 from penstock.ledger.api import (
     Attempt,
     Kind,
@@ -26,20 +28,29 @@ from penstock.ledger.api import (
     TargetRef,
     Totals,
 )
-from penstock.ledger.database import Database
+from penstock.ledger.replays import KEEP_ERROR
+from penstock.ledger.skips import Skips
 from penstock.ranges import Known, Range, Ranges
 from penstock.testing import faults
 
-KEEP_BATCHES = 100  # rows of this many settled batches stay for people to look at
-KEEP_ERROR = 2000  # characters of an error's text
+KEEP_BATCHES = 1000  # rows of this many settled batches stay for people to look at, unless a lane was told otherwise
 
 Frontier = Callable[[int, Mapping[int, bool]], int]
+BY_A_PERSON = ("skip", "step")  # reasons of a split: nothing was tried, so what is held stays
 _SNAPSHOT = "batch, epoch, state, ranges, batch_time, parent, reason, acked_to"
 _DELIVERY = "destination, hash, plugin, settings, staged, filtered, receipt, kind, produced, nacked, gate, held"
 
 
-class Ledger(Database):
+class Ledger(Anew, Skips):
     """The durable account of snapshots, deliveries, frontiers, acks and dead letters."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._keeps: dict[int, int] = {}
+
+    def keep(self, lane: int, batches: int) -> None:
+        """How many settled batches of a lane stay for people to look at. Not stored: each start says it anew."""
+        self._keeps[lane] = batches
 
     # -- lanes ----------------------------------------------------------------------------------------------------
 
@@ -63,19 +74,6 @@ class Ledger(Database):
             if batch <= acked:
                 settled.add(name)
         return Lane(key, pipeline, source, epoch, next_batch, acked, Known(strands, next_seq, settled))
-
-    def rewind(self, pipeline: str, source: str) -> None:
-        """Everything the source still has is read again, under a new epoch. Only while no batch is unfinished."""
-        lane = self.lane(pipeline, source)
-        if self.unfinished(lane.key):
-            raise UsageError(
-                f"{pipeline}/{source} has an unfinished batch and can't be rewound",
-                code="state.unfinished",
-                hint="run the pipeline with --once first, so that recovery finishes it",
-            )
-        with self._write("rewind") as db:
-            db.execute("DELETE FROM strand WHERE lane = ?", (lane.key,))
-            db.execute("UPDATE lane SET epoch = epoch + 1 WHERE id = ?", (lane.key,))
 
     # -- batches --------------------------------------------------------------------------------------------------
 
@@ -228,8 +226,15 @@ class Ledger(Database):
                     db.execute(f"UPDATE {table} SET batch = ? WHERE lane = ? AND batch = ?", (number, s.lane, old))
                 number += 1
             db.execute("UPDATE lane SET next_batch = ? WHERE id = ?", (number, s.lane))
-            self._hold(db, s, None)
-            self._hold(db, halves[1], held)
+            if held is None and reason in BY_A_PERSON:
+                low = min(r.base if r.low is None else r.low for r in second)
+                db.execute(
+                    "UPDATE nack SET batch = CASE WHEN seq < ? THEN ? ELSE ? END WHERE lane = ? AND state = 'held' AND batch = ?",
+                    (low, halves[0].batch, halves[1].batch, s.lane, s.batch),
+                )
+            else:
+                self._hold(db, s, None)
+                self._hold(db, halves[1], held)
         return halves
 
     def hold(self, s: Snapshot, held: Nack) -> None:
@@ -244,8 +249,12 @@ class Ledger(Database):
             self._insert_nacks(db, s, [held])
 
     def _insert_nacks(self, db: sqlite3.Connection, s: Snapshot, nacks: Iterable[Nack]) -> None:
+        if (original := self._original(db, s.lane)) is not None:
+            self._failed_again(db, s, original, nacks)
+            return
         db.executemany(
-            "INSERT OR REPLACE INTO nack VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO nack (lane, seq, part, destination, batch, id, position, node, code, error, state, at, record)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 (
                     s.lane,
@@ -375,9 +384,9 @@ class Ledger(Database):
         settle: bool,
     ) -> list[Ranges]:
         changed = db.execute(
-            "UPDATE delivery SET state = 'done', receipt = ?, held = NULL"
+            "UPDATE delivery SET state = 'done', receipt = ?, held = NULL, at = ?"
             " WHERE lane = ? AND batch = ? AND destination = ? AND state = 'prepared'",
-            (_json(receipt), s.lane, s.batch, destination),
+            (_json(receipt), _now(), s.lane, s.batch, destination),
         ).rowcount
         if changed:
             self._add_up(db, s, destination, written, len({(n.seq, n.part) for n in late.nacks}), discarded)
@@ -388,6 +397,10 @@ class Ledger(Database):
             self._insert_nacks(db, s, late.nacks)
             self._insert_deliveries(db, s, late.deliveries)
             self._save_rings(db, s.lane, {destination: late.ring} if late.ring else {})
+            db.executemany(
+                "UPDATE skip SET state = 'done' WHERE lane = ? AND strand = '' AND number = ?",
+                ((s.lane, seq) for seq in late.skipped),
+            )
         (pending,) = db.execute(
             "SELECT count(*) FROM delivery WHERE lane = ? AND batch = ? AND state = 'prepared'", (s.lane, s.batch)
         ).fetchone()
@@ -422,6 +435,8 @@ class Ledger(Database):
             (s.lane, s.batch),
         )
         db.execute("UPDATE snapshot SET state = 'done' WHERE lane = ? AND batch = ?", (s.lane, s.batch))
+        if (original := self._original(db, s.lane)) is not None:
+            self._replayed(db, s, original)
 
     def processed(
         self,
@@ -439,8 +454,9 @@ class Ledger(Database):
             for d in deliveries:
                 receipt = receipts[d.destination]
                 db.execute(
-                    "UPDATE delivery SET state = 'done', receipt = ? WHERE lane = ? AND batch = ? AND destination = ?",
-                    (_json(receipt), s.lane, s.batch, d.destination),
+                    "UPDATE delivery SET state = 'done', receipt = ?, at = ?"
+                    " WHERE lane = ? AND batch = ? AND destination = ?",
+                    (_json(receipt), _now(), s.lane, s.batch, d.destination),
                 )
                 late = len({(seq, part) for seq, part, *_ in receipt.get("refused", ())})
                 self._add_up(db, s, d.destination, receipt["written"], late, 0)
@@ -533,8 +549,9 @@ class Ledger(Database):
                 " WHERE lane = ?1 AND batch > acked_batch AND batch <= ?2 AND state = 'done') WHERE id = ?1",
                 (lane, reached),
             )
+        kept = self._keeps.get(lane, KEEP_BATCHES)
         for table in ("snapshot", "attempt", "delivery"):
-            db.execute(f"DELETE FROM {table} WHERE lane = ? AND batch <= ?", (lane, reached - KEEP_BATCHES))
+            db.execute(f"DELETE FROM {table} WHERE lane = ? AND batch <= ?", (lane, reached - kept))
         found = [(Ranges.from_json(r), acked_to) for r, acked_to in ranges]
         return [r if acked_to is None else r.split(acked_to)[1] for r, acked_to in found]
 

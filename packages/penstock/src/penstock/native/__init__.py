@@ -20,12 +20,14 @@ from penstock.native.delivery import (
 from penstock.native.destination import ExactlyOnceDestination, Lines, NativeDestination
 from penstock.native.processor import Columns, Example, Inline, Processor, Result, Step, Typed, Unsuitable, Where
 from penstock.native.source import NativeSource, Surroundings
-from penstock.ranges import Behind, Known, Limits, Range, Ranges
+from penstock.native.witness import Answer, Finding, Witnessed
+from penstock.ranges import Behind, Known, Limits, Range, Ranges, To
 from penstock.record import Shape
 from penstock_sdk.record import DROP, Drop, Record, Reject
 
 __all__ = [
     "DROP",
+    "Answer",
     "Behind",
     "Columns",
     "Delivery",
@@ -33,6 +35,7 @@ __all__ = [
     "Drop",
     "ExactlyOnceDestination",
     "Example",
+    "Finding",
     "Inline",
     "Kept",
     "Known",
@@ -59,7 +62,9 @@ __all__ = [
     "Step",
     "Stop",
     "Surroundings",
+    "To",
     "Typed",
     "Unsuitable",
     "Where",
+    "Witnessed",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from penstock import record
 from penstock.native.delivery import Delivery, DeliveryId, Ordering, Receipt, Refuse, Staged
 from penstock.native.processor import Processor
+from penstock.native.witness import ELSEWHERE, Answer, Finding, Noted, Witnessed, by_last, went_elsewhere
 from penstock.packages import Needs
 from penstock.record import Shape
 
@@ -92,6 +93,21 @@ class NativeDestination(Generic[S]):
         take it hands to `refuse`, as `ExactlyOnceDestination.commit` does."""
         raise NotImplementedError
 
+    @property
+    def asks_spark(self) -> bool:
+        """Whether `witness` needs `spark`. It is started for that alone."""
+        return False
+
+    def witness(self, deliveries: Sequence[Witnessed], known: Sequence[DeliveryId]) -> Iterator[Finding]:  # noqa: ARG002
+        """Asks the destination itself what it has of these deliveries, and changes nothing: for `penstock reconcile`.
+
+        Called outside of an engine, also while one runs: only `place`, and `spark` with `asks_spark`, were set before. They are of one
+        lane, were prepared with these settings, and come in the order of their batches. Gives a finding for each, and one for what is
+        there of this lane and is none of `known`: all deliveries of the lane that the ledger still has, for whomever. What it raises
+        is shown as why it could not be asked. A finding that is wrong is asked for again where the ledger has gone on meanwhile.
+        """
+        yield Finding(Answer.UNKNOWN, "it keeps nothing of what it was given, and can't be asked")
+
 
 @dataclass(frozen=True)
 class Lines:
@@ -150,3 +166,17 @@ class ExactlyOnceDestination(NativeDestination[S]):
         """Removes whatever attempts of this delivery have staged. Called when they will never be committed, and after
         `commit`; idempotent. Touches nothing that is visible."""
         raise NotImplementedError
+
+    def witness(self, deliveries: Sequence[Witnessed], known: Sequence[DeliveryId]) -> Iterator[Finding]:
+        """By `find`: the newest delivery, and those that may be under way."""
+        newest = max((w.id.batch for w in deliveries if w.done), default=-1)
+        noted = None
+        for w in reversed([w for w in deliveries if not w.done or w.id.batch == newest]):
+            receipt = self.find(w.id)
+            if receipt is not None:
+                noted = Noted(w.id.hash, w.id.batch, receipt)
+                break
+        for w, finding in by_last(deliveries, known, noted):
+            # `find` does not say whether with other settings it is another place.
+            elsewhere = finding.answer is Answer.MISSING and went_elsewhere(w, deliveries, known)
+            yield Finding(Answer.UNKNOWN, ELSEWHERE, w.id.batch) if elsewhere else finding

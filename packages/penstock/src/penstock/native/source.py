@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from penstock.native.processor import Processor
 from penstock.packages import Needs
-from penstock.ranges import Behind, Known, Limits, Ranges
+from penstock.ranges import Behind, Known, Limits, Ranges, To
 from penstock.record import AFTER, Shape
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class NativeSource(Generic[S]):
     prunes: bool = False  # `frame` may be asked for `after.x`: only these fields of a typed payload
     modules: tuple[str, ...] = ()  # Python modules of ours that `frame` needs in Spark's tasks: they are loaded before
     processors: tuple[Processor[Any], ...] = ()  # what every record goes through first, e.g. to decode a line
+    rewinds: ClassVar[tuple[str, ...]] = ()  # in words: to where `rewound` can go, besides its beginning
 
     def __init__(self, settings: S, source_id: str) -> None:
         """Called before Spark is there. No I/O."""
@@ -167,6 +168,15 @@ class NativeSource(Generic[S]):
 
     def close(self) -> None:
         """Called once, at the end."""
+
+    def rewound(self, known: Known, to: To) -> Known | None:
+        """What is known of it when it goes back: everything behind that is read again, under a new epoch. None where it can't go back
+        to that. Raise `Stop` where it is not there any more, or was never read.
+
+        Called while its lane does not run and nothing of it is unfinished; only `around` was set before. What it returns counts as
+        acked. What it gives again has to have a new `seq`. It must not change how far the system it reads from has been acked.
+        """
+        return Known({}, known.next_seq, set()) if to.beginning else None
 
     def interrupt(self) -> None:
         """From another thread, at a forceful stop: whatever a call waits for is ended."""

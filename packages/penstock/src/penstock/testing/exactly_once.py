@@ -22,7 +22,17 @@ import pytest
 
 from penstock import record
 from penstock.errors import PenstockError
-from penstock.native import Delivery, DeliveryId, ExactlyOnceDestination, Receipt, Refusal, Shape, Staged
+from penstock.native import (
+    Answer,
+    Delivery,
+    DeliveryId,
+    ExactlyOnceDestination,
+    Receipt,
+    Refusal,
+    Shape,
+    Staged,
+    Witnessed,
+)
 from penstock.testing import faults
 
 if TYPE_CHECKING:
@@ -108,6 +118,22 @@ class ExactlyOnceTests:
         for lane, texts in every.items():
             found = [text for text in self.visible() if text.startswith(f"{lane} ")]
             assert (found if self.keeps_order else sorted(found)) == texts, f"the records of {lane}"
+
+    def test_a_witness_knows_what_is_there_and_changes_nothing(self) -> None:
+        first, second = self._delivery(1), self._delivery(2)
+        staged = self._stage(self._made(), first, ["a", "b"])
+        done = Witnessed(first, staged, self._commit(self._made(), first, staged))
+        more = self._stage(self._made(), second, ["c"])
+        given = [done, Witnessed(second, more, None)]  # the second one is prepared
+        for found in (list(self._made().witness(given, [first, second])) for _ in range(2)):
+            assert not any(f.answer.wrong for f in found), f"`witness` calls something wrong that is not: {found}"
+            assert Answer.AGREES not in [f.answer for f in found if f.batch == 2], "it is not there yet"
+        self._shows(["a", "b"], "`witness` has changed something")
+        lost = [done, Witnessed(second, more, Receipt(1))]  # as if it had been there
+        told = [f.answer for f in self._made().witness(lost, [first, second]) if f.batch in (None, 2)]
+        assert Answer.AGREES not in told, "`witness` says that something is there which is not"
+        self._commit(self._made(), second, more)
+        self._shows(["a", "b", "c"])
 
     def test_a_batch_without_records_is_one_as_well(self) -> None:
         d = self._delivery()

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from penstock import record
 from penstock.connectors.blackhole.settings import BlackholeDestinationSettings
-from penstock.native import Delivery, DeliveryId, ExactlyOnceDestination, Receipt, Refuse, Staged
+from penstock.native import (
+    Answer,
+    Delivery,
+    DeliveryId,
+    ExactlyOnceDestination,
+    Finding,
+    Receipt,
+    Refuse,
+    Staged,
+    Witnessed,
+)
 
 
 class BlackholeDestination(ExactlyOnceDestination[BlackholeDestinationSettings]):
@@ -29,3 +40,6 @@ class BlackholeDestination(ExactlyOnceDestination[BlackholeDestinationSettings])
 
     def discard(self, d: DeliveryId) -> None:
         pass
+
+    def witness(self, deliveries: Sequence[Witnessed], known: Sequence[DeliveryId]) -> Iterator[Finding]:  # noqa: ARG002
+        yield Finding(Answer.UNKNOWN, "it keeps nothing, and can't be asked")

@@ -9,7 +9,7 @@ Delta refuses a batch a second time, and a note with the delivery's hash, fence 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import fs, record
@@ -20,9 +20,21 @@ from penstock.connectors.delta.settings import DeltaDestinationSettings
 from penstock.connectors.delta.shaping import fit, location, no_rows
 from penstock.connectors.delta.table import Table
 from penstock.connectors.delta.trouble import explained
+from penstock.connectors.delta.witness import witness
 from penstock.connectors.files.json import WithSchema
 from penstock.errors import Stop
-from penstock.native import Delivery, DeliveryId, ExactlyOnceDestination, Processor, Receipt, Refuse, Shape, Staged
+from penstock.native import (
+    Delivery,
+    DeliveryId,
+    ExactlyOnceDestination,
+    Finding,
+    Processor,
+    Receipt,
+    Refuse,
+    Shape,
+    Staged,
+    Witnessed,
+)
 from penstock.native.staging import free_names, lane_name
 from penstock.packages import DELTA, Needs
 from penstock.testing import faults
@@ -261,6 +273,17 @@ class DeltaDestination(ExactlyOnceDestination[DeltaDestinationSettings]):
 
     def discard(self, d: DeliveryId) -> None:
         self._table().remove(_staging(d))
+
+    @property
+    def asks_spark(self) -> bool:
+        """Only for a table that is not a folder of this machine."""
+        return self.settings.local is None
+
+    def witness(self, deliveries: Sequence[Witnessed], known: Sequence[DeliveryId]) -> Iterator[Finding]:
+        if self.settings.local is None:
+            yield from super().witness(deliveries, known)
+        else:
+            yield from witness(self.settings.local, deliveries, known, appends=not self.settings.keys)
 
 
 def _no_key(name: str) -> Stop:

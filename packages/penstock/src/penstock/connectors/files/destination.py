@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -23,19 +23,23 @@ from penstock.connectors.files import writing
 from penstock.connectors.files.json import WithSchema
 from penstock.connectors.files.settings import FilesDestinationSettings
 from penstock.connectors.files.template import Template
+from penstock.connectors.files.witness import Folder
 from penstock.errors import AccountError, Stop
 from penstock.native import (
     Delivery,
     DeliveryId,
     ExactlyOnceDestination,
+    Finding,
     Lines,
     Processor,
     Receipt,
     Refuse,
     Shape,
     Staged,
+    Witnessed,
 )
 from penstock.native.staging import FOLDER, folder_of, free_names, lane_name, part_order, sorted_writes
+from penstock.native.witness import Noted
 from penstock.testing import faults
 
 if TYPE_CHECKING:
@@ -228,6 +232,10 @@ class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
 
     def discard(self, d: DeliveryId) -> None:
         shutil.rmtree(self._staging(d), ignore_errors=True)
+
+    def witness(self, deliveries: Sequence[Witnessed], known: Sequence[DeliveryId]) -> Iterator[Finding]:
+        noted = Noted.read(lambda: self._note(deliveries[-1].id)) if deliveries else None
+        yield from Folder(self.root, self._form, nested=bool(self.template.parts)).witness(deliveries, known, noted)
 
     def _note(self, d: DeliveryId) -> Any:
         try:

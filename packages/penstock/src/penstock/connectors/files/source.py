@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import record
 from penstock.connectors.files import lines, reading
@@ -26,9 +26,11 @@ from penstock.connectors.files.json import JsonLine, JsonLineSettings
 from penstock.connectors.files.layout import Layout, layout_of
 from penstock.connectors.files.listing import Entry, Listing, partitions
 from penstock.connectors.files.opening import compressed
+from penstock.connectors.files.places import most_records
+from penstock.connectors.files.places import position as position_of
 from penstock.connectors.files.settings import FilesSourceSettings
 from penstock.errors import InputChanged, Stop
-from penstock.native import Behind, Known, Limits, NativeSource, Processor, Range, Ranges, Shape
+from penstock.native import Behind, Known, Limits, NativeSource, Processor, Range, Ranges, Shape, To
 from penstock.testing import faults
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-RATIO = {".gz": 1032, ".zst": 1 << 16}  # no stream of these expands more
 OTHER_CODECS = (".bz2", ".lz4", ".snappy", ".deflate", ".xz", ".zip", ".br")
 POLL = 0.5  # seconds between listings of a small folder
 FORGET_AFTER = 60.0  # seconds a file has to be gone before what is known of it is forgotten
@@ -46,6 +47,8 @@ COUNT_LIMIT = 2 * 1024**3  # bytes that `count` is willing to read
 
 
 class FilesSource(NativeSource[FilesSourceSettings]):
+    rewinds: ClassVar[tuple[str, ...]] = ("a time: files that were changed since are taken again",)
+
     def __init__(self, settings: FilesSourceSettings, source_id: str) -> None:
         super().__init__(settings, source_id)
         self._listing = Listing(Path(os.path.abspath(settings.path)), settings.settle, recursive=settings.recursive)
@@ -112,7 +115,7 @@ class FilesSource(NativeSource[FilesSourceSettings]):
         if not self._backlog:
             self._next_listing = 0.0  # there may be more: look again as soon as this batch is done, or given up
         gone = tuple(path for path, since in self._gone.items() if time.monotonic() - since >= FORGET_AFTER)
-        next_seq = max([known.next_seq, *(r.base + _most_records(r) for r in ranges)])
+        next_seq = max([known.next_seq, *(r.base + most_records(r) for r in ranges)])
         return Ranges(tuple(ranges), next_seq, gone, full or bool(self._backlog))
 
     def behind(self) -> Behind:
@@ -185,7 +188,7 @@ class FilesSource(NativeSource[FilesSourceSettings]):
                 return ranges, True
             layout = here
             ranges.append(taken)
-            base = max(base, taken.base + _most_records(taken))
+            base = max(base, taken.base + most_records(taken))
             self._begun = taken.position["to"] if not _ends(taken) else 0
             if not _ends(taken):
                 return ranges, True  # it stays in the backlog; what is known says where it goes on
@@ -316,6 +319,13 @@ class FilesSource(NativeSource[FilesSourceSettings]):
             self._put_away(r)
         return [r.strand for r in ended if not Path(r.strand).exists()]
 
+    def rewound(self, known: Known, to: To) -> Known | None:
+        """By what files were when they were read: one that has changed since is another matter (`on-change`)."""
+        if to.time is None:
+            return super().rewound(known, to)
+        kept = {path: r for path, r in known.strands.items() if r.position["mtime"] < to.time}
+        return Known(kept, known.next_seq, set(kept))
+
     def _tidy(self, files: list[Entry], known: Known) -> None:
         """What a crash between the ack and `after-ack` has left."""
         self._tidied = True
@@ -392,7 +402,7 @@ class Places:
     def __call__(self, seq: int) -> tuple[bytes, dict[str, str]]:
         i = bisect_right(self.bases, seq) - 1
         path = self.paths[i]
-        return f"{path}#{seq - self.bases[i]}".encode(), dict(_told_by(self.root, path))
+        return position_of(path, seq - self.bases[i]), dict(_told_by(self.root, path))
 
     def many(self, seqs: np.ndarray[Any, Any]) -> tuple[pa.Array, list[tuple[int, dict[str, str]]]]:
         import numpy as np
@@ -440,14 +450,6 @@ def _refuse_codec(file: Entry) -> None:
             code="files.codec",
             hint="use .gz, .zst or no compression, or give the file a name that ends in .tmp to leave it out",
         )
-
-
-def _most_records(r: Range) -> int:
-    """How many seqs a file may need, whatever it holds."""
-    rows: int | None = r.position.get("rows")
-    size: int = r.position["size"]
-    most: int = rows if rows is not None else size * RATIO.get(Path(r.strand).suffix, 1)
-    return most + 2
 
 
 def _line_bytes(r: Range) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,18 +26,21 @@ from penstock.connectors.kafka.tail import is_at
 from penstock.connectors.kafka.target import Target
 from penstock.connectors.kafka.topics import TOPIC_KEY, TopicOf, unfit_topic
 from penstock.connectors.kafka.trouble import WriterFailedError
+from penstock.connectors.kafka.witness import witness
 from penstock.connectors.kafka.writing import SCHEMA, Outcome, Publish
 from penstock.errors import AccountError, Stop
 from penstock.native import (
     Delivery,
     DeliveryId,
     ExactlyOnceDestination,
+    Finding,
     Processor,
     Receipt,
     Refusal,
     Refuse,
     Shape,
     Staged,
+    Witnessed,
 )
 from penstock.native.staging import part_order
 from penstock.testing import faults
@@ -343,6 +346,16 @@ class KafkaDestination(ExactlyOnceDestination[KafkaDestinationSettings]):
 
     def discard(self, d: DeliveryId) -> None:
         shutil.rmtree(self._lane(d) / d.hash, ignore_errors=True)
+
+    def witness(self, deliveries: Sequence[Witnessed], known: Sequence[DeliveryId]) -> Iterator[Finding]:
+        if not deliveries:
+            return
+        try:
+            with connected(self.settings, self._target.heard):
+                book = self._book(deliveries[-1].id)
+                yield from witness(book, self._target, self.settings.librdkafka(), deliveries, known)
+        except WriterFailedError as e:
+            raise e.failed.error(self.destination_id) from None
 
     # -- places --------------------------------------------------------------------------------------------------------------
 

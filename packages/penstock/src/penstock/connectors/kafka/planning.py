@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.connectors.kafka.source_settings import Place
-from penstock.ranges import Range
+from penstock.errors import Stop
+from penstock.ranges import Known, Range
 
 SHIFT = 44  # bits of an offset in a seq: a partition with a million records a second fills them in half a year
 PER_TASK = 10_000  # offsets that are worth a task of their own
@@ -107,3 +108,42 @@ def bases(stretches: Iterable[Stretch]) -> dict[str, Sequence[int | None]]:
         known.extend([None] * (s.partition + 1 - len(known)))
         known[s.partition] = s.first
     return {topic: tuple(known) for topic, known in made.items()}
+
+
+# -- going back -------------------------------------------------------------------------------------------------------
+
+
+def rewound(known: Known, wanted: Mapping[str, int]) -> Known:
+    """These partitions go back to these offsets. They get new numbers: what is read again has another seq than before."""
+    number = next_number(known.next_seq)
+    strands = dict(known.strands)
+    for name, at in sorted(wanted.items()):
+        position = {**strands[name].position, "from": at, "to": at}
+        strands[name] = Range(name, position, (number << SHIFT) + at)
+        number += 1
+    return Known(strands, number << SHIFT, set(strands))
+
+
+def refuse_rewind(place: Place, at: int, begin: int, taken: int) -> None:
+    if at < begin:
+        raise Stop(
+            f"{strand_of(place)} can't go back to offset {at}",
+            code="rewind.gone",
+            why=f"the oldest that Kafka still has is {begin}: those before it were deleted, by retention or by hand",
+            hint=f"--to {strand_of(place)}={begin} is as far as it goes",
+        )
+    if at > taken:
+        raise Stop(
+            f"{strand_of(place)} has not come to offset {at} yet",
+            code="rewind.ahead",
+            why=f"the next one to be read is {taken}: what is between would never be delivered",
+            hint=f"go back to an offset up to {taken}",
+        )
+
+
+def not_read(name: str, names: Sequence[str]) -> Stop:
+    return Stop(
+        f"Nothing was read of {name!r}",
+        code="rewind.ahead",
+        hint=f"partitions that were read: {', '.join(names) or 'none'}",
+    )

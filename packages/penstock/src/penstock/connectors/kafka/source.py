@@ -25,7 +25,7 @@ from penstock.connectors.kafka.connection import refuse_without_client
 from penstock.connectors.kafka.planning import Stretch, strand_of, stretch_of
 from penstock.connectors.kafka.source_settings import KafkaSourceSettings, Place, milliseconds
 from penstock.errors import InputChanged, PenstockError, Retry, Stop
-from penstock.native import Behind, Known, Limits, NativeSource, Range, Ranges, Surroundings
+from penstock.native import Behind, Known, Limits, NativeSource, Range, Ranges, Surroundings, To
 from penstock.packages import KAFKA, Needs
 from penstock.testing import faults
 
@@ -49,6 +49,7 @@ clock = time.monotonic  # tests have their own
 
 
 class KafkaSource(NativeSource[KafkaSourceSettings]):
+    rewinds: ClassVar[tuple[str, ...]] = ("offsets of partitions: topic/0=17,topic/1=4", "a time")
     packages: ClassVar[Needs] = KAFKA
 
     def __init__(self, settings: KafkaSourceSettings, source_id: str) -> None:
@@ -315,6 +316,26 @@ class KafkaSource(NativeSource[KafkaSourceSettings]):
                 hint="it is looked at again: a broker that was just started does not know its own end at once",
             )
         return _ended_before(place, at, end, known=known)
+
+    # -- going back ----------------------------------------------------------------------------------------------------------
+
+    def rewound(self, known: Known, to: To) -> Known | None:
+        """Partitions that nothing was read of begin where they would have begun."""
+        if to.beginning or to.offset is not None:
+            return super().rewound(known, to)
+        places = {_place(r): r for r in known.strands.values()}
+        if to.time is not None:
+            found = self._asked().since(list(places), to.time // 1_000_000)
+            wanted = {p: min(at, places[p].position["to"]) for p, at in found.items()}
+        else:
+            names = {strand_of(p): p for p in places}
+            if unknown := [name for name in to.places if name not in names]:
+                raise planning.not_read(unknown[0], sorted(names))
+            wanted = {names[name]: at for name, at in to.places.items()}
+        begins = self._asked().begins(wanted)
+        for p, at in wanted.items():
+            planning.refuse_rewind(p, at, begins.get(p, at), places[p].position["to"])
+        return planning.rewound(known, {places[p].strand: at for p, at in wanted.items()})
 
     # -- waiting -------------------------------------------------------------------------------------------------------------
 

@@ -48,17 +48,26 @@ class Target:
 
     def ends(self, topics: Collection[str]) -> dict[str, dict[str, int]]:
         """Where the partitions end now: what is published later comes behind. A topic that is not there has none."""
-        from confluent_kafka import TopicPartition
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-        ends: dict[str, dict[str, int]] = {}
+        return self._offsets(topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def begins(self, topics: Collection[str]) -> dict[str, dict[str, int]]:
+        """Where they begin: retention takes away what is older."""
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        return self._offsets(topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def _offsets(self, topics: Collection[str], which: Any) -> dict[str, dict[str, int]]:
+        from confluent_kafka import TopicPartition
+
+        found: dict[str, dict[str, int]] = {}
         with connected(self._settings, self.heard):
-            latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-            asked = {TopicPartition(topic, n): latest for topic in topics for n in self._known(topic).partitions}
+            asked = {TopicPartition(topic, n): which for topic in topics for n in self._known(topic).partitions}
             answers = self._admin.list_offsets(asked, request_timeout=ANSWER) if asked else {}
             for p, future in answers.items():
-                ends.setdefault(p.topic, {})[str(p.partition)] = answered(future).offset
-        return ends
+                found.setdefault(p.topic, {})[str(p.partition)] = answered(future).offset
+        return found
 
     def limits(self, topics: Collection[str]) -> dict[str, Limits]:
         """What the topics say of themselves. Where that may not be asked they say it of each record."""

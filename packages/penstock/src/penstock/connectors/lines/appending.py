@@ -85,7 +85,10 @@ class Appended(Beside):
         faults.reach("K6a", "appended")
 
     def _done(self, journal: Journal) -> None:
-        self.note(journal.lane, journal.note)
+        """The note says also where in the file it is: the same four facts as in the journal, of its end."""
+        digest = hashlib.sha256(b"".join(self._bytes(journal, max(0, journal.size - DIGEST)))).hexdigest()
+        place = {"device": journal.device, "inode": journal.inode, "from": journal.begins}
+        self.note(journal.lane, {**journal.note, **place, "to": journal.begins + journal.size, "digest": digest})
         self.end()
 
     def _recover(self) -> None:
@@ -95,10 +98,12 @@ class Appended(Beside):
             return
         journal = Journal(**{**found, "parts": tuple((name, size) for name, size in found["parts"])})
         known = self.noted(journal.lane)
-        if known is None or known["hash"] != journal.hash:
-            there = self._there(journal)
-            with self.path.open("ab") as file:
-                self._write(file, journal, there)
+        if known is not None and known["hash"] == journal.hash:
+            self.end()
+            return
+        there = self._there(journal)
+        with self.path.open("ab") as file:
+            self._write(file, journal, there)
         self._done(journal)
 
     def _there(self, journal: Journal) -> int:

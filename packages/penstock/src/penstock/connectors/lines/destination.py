@@ -4,7 +4,7 @@ appends them (`appending.py`)."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -14,8 +14,20 @@ from penstock.connectors.files import writing
 from penstock.connectors.files.settings import FilesDestinationSettings
 from penstock.connectors.lines.appending import Appended
 from penstock.connectors.lines.destination_settings import LinesDestinationSettings
+from penstock.connectors.lines.witness import witness
 from penstock.errors import AccountError, Stop
-from penstock.native import Delivery, DeliveryId, ExactlyOnceDestination, Lines, Receipt, Refuse, Shape, Staged
+from penstock.native import (
+    Delivery,
+    DeliveryId,
+    ExactlyOnceDestination,
+    Finding,
+    Lines,
+    Receipt,
+    Refuse,
+    Shape,
+    Staged,
+    Witnessed,
+)
 from penstock.native.beside import note_of
 from penstock.native.staging import lane_name, part_order, write_lines
 from penstock.testing import faults
@@ -118,6 +130,9 @@ class LinesDestination(ExactlyOnceDestination[LinesDestinationSettings]):
 
     def discard(self, d: DeliveryId) -> None:
         shutil.rmtree(self._staging(d), ignore_errors=True)
+
+    def witness(self, deliveries: Sequence[Witnessed], known: Sequence[DeliveryId]) -> Iterator[Finding]:
+        yield from witness(self._file, deliveries, known)
 
     def _staging(self, d: DeliveryId) -> Path:
         return self._file.folder / lane_name(d) / d.hash

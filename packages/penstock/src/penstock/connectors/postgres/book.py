@@ -91,6 +91,17 @@ class Book:
         ).fetchone()
         return (row[0], row[1]) if row is not None else None
 
+    def last(self, c: Connection[Any], d: DeliveryId) -> tuple[str, int, int, Any, Any] | None:
+        """Of the last delivery of this lane: hash, batch, epoch, receipt and progress. None where there is none, or no book."""
+        place = f"{self.schema}.delivery"
+        if not c.execute("SELECT to_regclass(%s) IS NOT NULL", [place]).fetchone()[0]:  # type: ignore[index]
+            return None
+        return c.execute(
+            f"SELECT hash, batch, epoch, receipt, progress FROM {place}"
+            " WHERE pipeline = %s AND lane = %s AND destination = %s",
+            [d.pipeline, d.lane, d.destination],
+        ).fetchone()
+
     def take(self, c: Connection[Any], d: DeliveryId) -> None:
         """The row of the lane is ours until the transaction ends. An engine that was replaced is refused."""
         place = [d.pipeline, d.lane, d.destination]

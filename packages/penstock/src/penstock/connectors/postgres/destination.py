@@ -3,7 +3,7 @@ moves the rows into the table, and writes down the delivery's hash with them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,8 +14,20 @@ from penstock.connectors.postgres.book import Book
 from penstock.connectors.postgres.database import connected, identifier, part_table, quoted, staging_table
 from penstock.connectors.postgres.merging import Merge, Progress, Target
 from penstock.connectors.postgres.settings import PostgresDestinationSettings
+from penstock.connectors.postgres.witness import witness
 from penstock.errors import Stop
-from penstock.native import Delivery, DeliveryId, ExactlyOnceDestination, Processor, Receipt, Refuse, Shape, Staged
+from penstock.native import (
+    Delivery,
+    DeliveryId,
+    ExactlyOnceDestination,
+    Finding,
+    Processor,
+    Receipt,
+    Refuse,
+    Shape,
+    Staged,
+    Witnessed,
+)
 from penstock.testing import faults
 
 if TYPE_CHECKING:
@@ -44,15 +56,7 @@ class PostgresDestination(ExactlyOnceDestination[PostgresDestinationSettings]):
             self.shapes = frozenset({Shape.TYPED, Shape.OPEN})  # type: ignore[misc]
 
     def check(self) -> None:
-        try:
-            import psycopg  # noqa: F401
-        except ImportError as e:
-            raise Stop(
-                "The destination `postgres` needs psycopg",
-                code="postgres.client",
-                why=str(e),
-                hint="pip install 'penstock[postgres]'",
-            ) from e
+        refuse_without_client()
         with connected(self.settings.url) as c:
             self._book.make(c)
 
@@ -196,6 +200,24 @@ class PostgresDestination(ExactlyOnceDestination[PostgresDestinationSettings]):
     def discard(self, d: DeliveryId) -> None:
         with connected(self.settings.url) as c:
             self._book.drop(c, d)
+
+    def witness(self, deliveries: Sequence[Witnessed], known: Sequence[DeliveryId]) -> Iterator[Finding]:
+        refuse_without_client()
+        with connected(self.settings.url) as c:
+            c.execute("SET TRANSACTION READ ONLY")
+            yield from witness(c, self._book, self.settings, deliveries, known)
+
+
+def refuse_without_client() -> None:
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as e:
+        raise Stop(
+            "The destination `postgres` needs psycopg",
+            code="postgres.client",
+            why=str(e),
+            hint="pip install 'penstock[postgres]'",
+        ) from e
 
 
 @dataclass(frozen=True)

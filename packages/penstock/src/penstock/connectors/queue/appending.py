@@ -108,7 +108,7 @@ class Appended(Beside):
         except LogError:
             return False
         # None: all readers have it, and compaction has taken it away.
-        return all(_parsed(delivery)[0] == note["hash"] for delivery in found)
+        return all(parsed(delivery)[0] == note["hash"] for delivery in found)
 
     def _recover(self, log: Writer) -> None:
         """Finishes what the journal says, from wherever it stands."""
@@ -135,7 +135,7 @@ class Appended(Beside):
         if log.end > journal.begins and faults.safeguard("queue-tail"):
             with Reader(self.path) as reader:
                 for span, delivery in reader.deliveries(journal.begins, log.durable):
-                    hash_, base = _parsed(delivery)
+                    hash_, base = parsed(delivery)
                     if hash_ == journal.hash:
                         there = max(there, span.end - base)
         return there
@@ -212,7 +212,7 @@ def _texts(batch: pa.RecordBatch, name: str, default: str) -> pa.Array:
     return pc.fill_null(batch.column(name), default)
 
 
-def _parsed(delivery: str) -> tuple[str, int]:
+def parsed(delivery: str) -> tuple[str, int]:
     hash_, _, base = delivery.partition(":")
     return hash_, int(base or 0)
 

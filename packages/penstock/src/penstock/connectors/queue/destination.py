@@ -4,15 +4,27 @@ commit appends it (`appending.py`)."""
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from penstock import fs, record
 from penstock.connectors.queue.appending import Appended
 from penstock.connectors.queue.settings import QueueDestinationSettings
+from penstock.connectors.queue.witness import witness
 from penstock.errors import AccountError, Stop
 from penstock.log import Writer
-from penstock.native import Delivery, DeliveryId, ExactlyOnceDestination, Receipt, Refuse, Shape, Staged
+from penstock.native import (
+    Delivery,
+    DeliveryId,
+    ExactlyOnceDestination,
+    Finding,
+    Receipt,
+    Refuse,
+    Shape,
+    Staged,
+    Witnessed,
+)
 from penstock.native.beside import note_of
 from penstock.native.staging import lane_name, part_order
 from penstock.testing import faults
@@ -108,6 +120,9 @@ class QueueDestination(ExactlyOnceDestination[QueueDestinationSettings]):
 
     def discard(self, d: DeliveryId) -> None:
         shutil.rmtree(self._staging(d), ignore_errors=True)
+
+    def witness(self, deliveries: Sequence[Witnessed], known: Sequence[DeliveryId]) -> Iterator[Finding]:
+        yield from witness(self._queue, deliveries, known)
 
     def _staging(self, d: DeliveryId) -> Path:
         return self._queue.folder / lane_name(d) / d.hash

@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+from penstock.connectors.queue.rewinding import ahead, gone, offset_since, whole_from
 from penstock.connectors.queue.rows import COLUMNS, LOST, OPEN, STRUCT, Kind, LogRows, Stretch, kinds, types_of
-from penstock.log import Lost, Reader, Rows
-from penstock.native import Known, Limits, NativeSource, Range, Ranges, Shape
+from penstock.log import Lost, Offsets, Reader, Rows
+from penstock.log import offsets as offset_files
+from penstock.native import Known, Limits, NativeSource, Range, Ranges, Shape, To
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +28,7 @@ class LogSource(NativeSource[S]):
 
     avro = False
     numbered = True  # positions are offsets
+    rewinds: ClassVar[tuple[str, ...]] = ("an offset of its log", "a time")
 
     def __init__(self, settings: S, source_id: str) -> None:
         super().__init__(settings, source_id)
@@ -92,6 +95,45 @@ class LogSource(NativeSource[S]):
             return b"", {}
 
         return found
+
+    # -- going back ----------------------------------------------------------------------------------------------------
+
+    def readers(self) -> tuple[str, ...]:
+        """The names it has in the log's file of offsets."""
+        raise NotImplementedError
+
+    def rewound(self, known: Known, to: To) -> Known | None:
+        """Only the lane goes back in the log. Whoever writes to it, and how far that was acked, is another matter."""
+        if to.places:
+            return None
+        if to.beginning and not any(self.folder.glob("*.seg")):
+            return Known({}, known.next_seq, set())
+        with Reader(self.folder) as reader:
+            log = reader.log_id
+            last = known.strands.get(log)
+            taken: int = reader.first if last is None else last.position["to"]
+            if to.beginning:
+                self._hold(reader.first)
+                return Known({}, known.next_seq, set())
+            oldest = whole_from(reader)
+            at = to.offset if to.time is None else offset_since(reader, oldest, to.time)
+            if at is None or at < oldest:
+                raise gone(self.source_id, to, oldest)
+            if to.time is not None:
+                at = min(at, taken)
+            elif at > taken:
+                raise ahead(self.source_id, to, taken)
+        self._hold(at)
+        return Known({log: Range(log, {"from": at, "to": at})}, known.next_seq, {log})
+
+    def _hold(self, start: int) -> None:
+        """What is read again must not be compacted away before. Before the ledger knows of it, this only keeps more than is needed."""
+        known = offset_files.load(self.folder)
+        with Offsets(self.folder) as offsets:
+            for name in self.readers():
+                if name in known and known[name].frontier > start:
+                    offset_files.forget(self.folder, name)
+                offsets.register(name, start)
 
     def promised(self, ranges: Ranges) -> int | None:
         return None if ranges.cut else sum(_records(r) for r in ranges)

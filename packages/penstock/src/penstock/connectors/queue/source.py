@@ -80,6 +80,9 @@ class QueueSource(LogSource[QueueSourceSettings]):
         assert self.around is not None
         return f"{self.around.pipeline}:{self.source_id}"
 
+    def readers(self) -> tuple[str, ...]:
+        return (self._name,)
+
     def _register(self, start: int, *, settled: bool) -> None:
         """What the ledger says goes before what the log's own file of offsets says."""
         known = offset_files.load(self.path).get(self._name)

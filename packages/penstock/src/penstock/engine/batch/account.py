@@ -76,7 +76,7 @@ def account(work: Work, s: Snapshot, batch: StagedBatch) -> Account:
     lines = [("", batch.common.lines), *((name, t.own.lines) for name, t in batch.targets.items())]
     single = len(batch.targets) == 1  # one destination: its nacks are those of every destination
     where = tuple(("" if single else name, files) for name, files in lines if files is not None)
-    letters = Letters(work.lane.source, place_of(work, s), where)
+    letters = Letters(work.source.source_id, place_of(work, s), where)
     dead = len(set(chain.from_iterable(letters.seqs().values()))) if any(n.dead for n in sums.values()) else 0
     return Account(records, sums, letters, dead)
 

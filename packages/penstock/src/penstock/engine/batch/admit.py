@@ -64,7 +64,7 @@ def admit(work: Work, s: Snapshot, a: Account, places: Mapping[int, int] | None 
         counted = ordinals(work, s, every) if every and work.window.needs_ordinals else range(len(every))
         places = dict(zip(every, counted, strict=True))
     rings, nacks = {}, {}
-    closed = a.letters.with_code(STOPS) if every and _may_stop(work) else []
+    closed = a.letters.with_code(STOPS) if every and not work.replaying and _may_stop(work) else []
     for name in work.targets:
         own = sorted({*seqs.get("", ()), *seqs.get(name, ())})
         nacks[name] = [places[seq] for seq in own]

@@ -11,7 +11,7 @@ from penstock.engine.batch.admit import Admitted, GateClosed, admit
 from penstock.engine.batch.commit import ack, commit
 from penstock.engine.batch.context import Work
 from penstock.engine.batch.late import LateNacks
-from penstock.engine.batch.prepare import deliveries_of, late_detail, stage_letters
+from penstock.engine.batch.prepare import deliveries_of, late_detail, schema_of, stage_letters
 from penstock.engine.batch.stage import stage
 from penstock.engine.frontier import frontier
 from penstock.engine.gate import Ring
@@ -35,7 +35,7 @@ def send(work: Work, s: Snapshot, attempt: Attempt) -> Account:
     open_gates = Admitted(before, before, dict.fromkeys(work.targets, ()))
     details = {name: late_detail(work, s, open_gates, staged, name, a) for name in work.targets}
     deliveries = deliveries_of(work, s, {name: t.staged for name, t in staged.targets.items()}, a.sums, details)
-    deliveries += stage_letters(work, s, attempt, a.letters)
+    deliveries += stage_letters(work, s, attempt, a.letters, schema=schema_of(work, staged.scan))
     nacks = [letter.nack() for letter in a.letters]
     faults.reach("commit")
     receipts = {}

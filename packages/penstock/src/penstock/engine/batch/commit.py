@@ -80,6 +80,8 @@ def finish(work: Work, s: Snapshot) -> list[Ranges]:
         acked += ack(work, s.lane, [before] if before else [])
     for late, _ in stopped.values():
         raise late.closed()
+    if work.replaying and not faults.safeguard("replayed-with-done"):
+        work.ledger.mark_replayed(s)
     tell(work, s)
     acked += ack(work, s.lane, work.ledger.advance(s.lane, frontier) if work.handlers else [])
     shutil.rmtree(work.workdir(s), ignore_errors=True)

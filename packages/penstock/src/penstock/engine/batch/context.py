@@ -112,7 +112,17 @@ class Work:
     recovering: Callable[[str, bool], None] | None = (
         None  # is told of each destination whether it had the batch already
     )
+    narrow: Callable[[Work, Snapshot], Work] | None = None  # of a replay: what one batch needs of all this
     hopes: set[str] = field(default_factory=lambda: {"no nack"})  # emptied by a batch that had one, see `hopeful`
+
+    @property
+    def replaying(self) -> bool:
+        """Its records are dead letters already: what fails again is no new one."""
+        return self.narrow is not None
+
+    def of(self, s: Snapshot) -> Work:
+        """What a batch is computed with."""
+        return self if self.narrow is None else self.narrow(self, s)
 
     @property
     def hopeful(self) -> bool:

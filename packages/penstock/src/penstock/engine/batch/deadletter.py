@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from penstock import fs, record
+from penstock.deadletters import About
 from penstock.engine import aside
 from penstock.engine.batch.context import Work, folder_name
 from penstock.engine.batch.materialise import AsideFiles
@@ -207,10 +208,12 @@ class DeadLetters(ExactlyOnceDestination[None]):
         super().__init__(None, "dead-letters")
         self.root = work.state / "dead-letters" / folder_name(work.lane)
 
-    def write_letters(self, d: DeliveryId, attempt_id: str, letters: Iterable[Letter]) -> Staged:
+    def write_letters(
+        self, d: DeliveryId, attempt_id: str, letters: Iterable[Letter], about: About | None = None
+    ) -> Staged:
         fs.make_folder(self.root / "_staging", 0o700)
         staged = self.root / "_staging" / f"{d.hash}-{attempt_id}.parquet"
-        rows = write_parquet(staged, COLUMNS, (letter.row() for letter in letters))
+        rows = write_parquet(staged, COLUMNS, (letter.row() for letter in letters), about.metadata() if about else None)
         return Staged(
             rows, staged.stat().st_size, {"staged": staged.name, "name": f"{d.batch:012d}-{d.hash[:12]}.parquet"}
         )
@@ -239,14 +242,19 @@ class DeadLetters(ExactlyOnceDestination[None]):
             path.unlink(missing_ok=True)
 
 
-def write_parquet(path: Path, columns: Iterable[tuple[str, str]], rows: Iterable[dict[str, Any]]) -> int:
+def write_parquet(
+    path: Path,
+    columns: Iterable[tuple[str, str]],
+    rows: Iterable[dict[str, Any]],
+    metadata: dict[bytes, bytes] | None = None,
+) -> int:
     """A small file, written by the engine itself, on disk when this returns. Returns how many rows it has."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     types = {"int64": pa.int64(), "int32": pa.int32(), "string": pa.string(), "binary": pa.binary()}
     types["map"] = pa.map_(pa.string(), pa.string())
-    schema = pa.schema([(name, types[type_]) for name, type_ in columns])
+    schema = pa.schema([(name, types[type_]) for name, type_ in columns], metadata)
     written = 0
     with pq.ParquetWriter(path, schema) as writer:
         chunk: list[dict[str, Any]] = []

@@ -73,10 +73,10 @@ def give_up(work: Work, s: Snapshot, attempt: Attempt, code: str, error: str) ->
     discard(work, s)
     first = min(s.ranges, key=lambda r: r.base)
     seq = first.base if first.low is None else first.low
-    dead = aside.Dead(seq, 0, work.lane.source, code, error[: aside.ERROR_CHARACTERS], time.time_ns() // 1_000_000)
-    letter = letter_of(work.lane.source, "", dead, place_of(work, s))
+    dead = aside.Dead(seq, 0, work.source.source_id, code, error[: aside.ERROR_CHARACTERS], time.time_ns() // 1_000_000)
+    letter = letter_of(work.source.source_id, "", dead, place_of(work, s))
     sums = {name: Sums(dead=1) for name in work.targets}
-    a = Account(1, sums, Letters(work.lane.source, place_of(work, s), made=(letter,)), 1)
+    a = Account(1, sums, Letters(work.source.source_id, place_of(work, s), made=(letter,)), 1)
     gates = admit(work, s, a, {seq: 0})  # its input can't be read, so its place is not counted
     staged = {name: Staged(0) for name in work.targets}  # nobody was asked to stage anything
     deliveries = [*deliveries_of(work, s, staged, sums), *stage_letters(work, s, attempt, a.letters)]

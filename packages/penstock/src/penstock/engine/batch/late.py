@@ -34,7 +34,7 @@ class LateNacks:
 
     def __call__(self, refusal: Refusal) -> bool:
         self._refused[refusal.seq, refusal.part] = refusal
-        if not self._window.bounded:
+        if not self._window.bounded or refusal.seq in self._skips:
             return True
         ordinal, nacks = self._ordinals()
         at = pass_through(self._window, self._before, self._detail["records"], nacks)[1]
@@ -42,6 +42,11 @@ class LateNacks:
             self._stopped = refusal
             return False
         return True
+
+    @cached_property
+    def _skips(self) -> set[int]:
+        """Records that a person wants to be skipped: a refusal of one of them closes no gate."""
+        return {x.number for x in self._work.ledger.skips(self._s.lane) if not x.strand}
 
     @property
     def _window(self) -> Window:
@@ -64,7 +69,7 @@ class LateNacks:
 
     def _ordinals(self) -> tuple[dict[int, int], list[int]]:
         """The ordinal of each refused record, and those of all nacks of the batch at this destination, in order."""
-        seqs = sorted({seq for seq, _ in self._refused})
+        seqs = sorted({seq for seq, _ in self._refused} - self._skips)
         if "seqs" in self._detail:
             ordinal = {seq: int(self._every.searchsorted(seq)) for seq in seqs}
         else:
@@ -78,11 +83,17 @@ class LateNacks:
         self._refused = {(r.seq, r.part): r for r in receipt.refused}
         letters = list(self._letters(receipt.refused))
         attempt = Attempt(0, f"late-{self._work.ledger.fence}")
-        deliveries = stage_letters(self._work, self._s, attempt, letters, f":{self._p.destination}")
+        deliveries = stage_letters(
+            self._work, self._s, attempt, letters, f":{self._p.destination}", self._detail.get("schema", "")
+        )
         _, nacks = self._ordinals()
         unbounded = Window(self._window.size, self._window.size + len(nacks))
         ring, _ = pass_through(unbounded, self._before, self._detail["records"], nacks)
-        return Late([letter.nack() for letter in letters], deliveries, ring.to_json())
+        skipped = sorted({letter.dead.seq for letter in letters} & self._skips)
+        nacks_ = [
+            letter.nack(state=NackState.DROPPED) if letter.dead.seq in skipped else letter.nack() for letter in letters
+        ]
+        return Late(nacks_, deliveries, ring.to_json(), skipped)
 
     def hold(self, settled_to: int | None = None) -> Ranges | None:
         """Writes the record down at which the delivery stopped. Returns what may be acked of the batch, below `settled_to`."""
@@ -114,7 +125,7 @@ class LateNacks:
             if (line := row.get(record.LINE)) is not None:
                 given = {"after": aside.payload(line.encode() if isinstance(line, str) else line)}
             dead = aside.Dead(r.seq, r.part, name, r.code, r.reason, _now(), given, form)
-            yield letter_of(self._work.lane.source, name, dead, place)
+            yield letter_of(self._work.source.source_id, name, dead, place)
 
     def _rows(self, refused: Sequence[Refusal]) -> dict[tuple[int, int], dict[str, Any]]:
         """What the destination says of them, or else what was kept."""

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from penstock import fs, record
+from penstock.deadletters import About
 from penstock.engine import aside
 from penstock.engine.batch.account import Account, Sums
 from penstock.engine.batch.admit import Admitted
 from penstock.engine.batch.context import DEAD_LETTERS, DLQ, Guarantee, Work
 from penstock.engine.batch.deadletter import QUEUE_COLUMNS, DeadLetters, Letter, Letters, queue_rows, write_parquet
 from penstock.engine.batch.materialise import reread
-from penstock.engine.batch.read import read, with_defaults
+from penstock.engine.batch.read import Scan, read, with_defaults
 from penstock.engine.batch.stage import StagedBatch, kept_manifest, sync
 from penstock.ledger import Attempt, Kind, Prepared, Snapshot
 from penstock.native import Delivery, Shape, Staged
@@ -28,7 +29,7 @@ def prepare(work: Work, s: Snapshot, attempt: Attempt, a: Account, gates: Admitt
     staged = {name: target.staged for name, target in batch.targets.items()}
     details = {name: late_detail(work, s, gates, batch, name, a) for name in batch.targets}
     deliveries = deliveries_of(work, s, staged, a.sums, details)
-    deliveries += stage_letters(work, s, attempt, a.letters)
+    deliveries += stage_letters(work, s, attempt, a.letters, schema=schema_of(work, batch.scan))
     nothing = not any(st.rows for st in staged.values())
     faults.reach("prepare")
     if nothing:
@@ -64,13 +65,15 @@ def deliveries_of(
 
 
 def stage_letters(
-    work: Work, s: Snapshot, attempt: Attempt, letters: Iterable[Letter] | Letters, suffix: str = ""
+    work: Work, s: Snapshot, attempt: Attempt, letters: Iterable[Letter] | Letters, suffix: str = "", schema: str = ""
 ) -> list[Prepared]:
-    """The deliveries that carry dead letters: to the state folder, and to the configured queue. None without any."""
-    if next(iter(letters), None) is None:
+    """The deliveries that carry dead letters: to the state folder, and to the configured queue. None without any. `schema` is that of
+    what the source gave, where it has types."""
+    if work.replaying or next(iter(letters), None) is None:
         return []
     own = work.delivery_id(s, DEAD_LETTERS + suffix)
-    staged = DeadLetters(work).write_letters(own, attempt.id, letters)
+    about = About(work.source.shape, schema, s.ranges.to_json())
+    staged = DeadLetters(work).write_letters(own, attempt.id, letters, about)
     made = [Prepared(own.destination, own.hash, "", {}, staged.to_json(), 0, kind=Kind.DEAD_LETTERS)]
     if work.dlq is not None and faults.safeguard("dlq-decides"):
         made.append(_stage_queue(work, s, attempt, letters, DLQ + suffix))
@@ -96,6 +99,11 @@ def _stage_queue(work: Work, s: Snapshot, attempt: Attempt, letters: Iterable[Le
     return Prepared(name, d.hash, work.dlq.plugin, work.dlq.settings, staged.to_json(), 0, kind=Kind.DLQ)
 
 
+def schema_of(work: Work, scan: Scan) -> str:
+    """Of typed payloads as the source gives them: a replay has to make them of JSON."""
+    return scan.rows.schema.json() if work.source.shape is Shape.TYPED else ""
+
+
 def late_detail(work: Work, s: Snapshot, gates: Admitted, batch: StagedBatch, name: str, a: Account) -> Any:
     """For a destination that may refuse records in commit: where they are, and what the gate was."""
     if not work.targets[name].may_refuse:
@@ -108,6 +116,7 @@ def late_detail(work: Work, s: Snapshot, gates: Admitted, batch: StagedBatch, na
         "before": gates.before[name].to_json(),
         "nacks": list(gates.nacks[name]),
         "records": a.records,
+        "schema": schema_of(work, batch.scan),
     }
     if work.window.needs_ordinals and work.guarantee is not Guarantee.AT_MOST_ONCE:
         detail["seqs"] = _save_seqs(work, s, batch.folder / "seqs.npy")

@@ -98,7 +98,7 @@ def _python(
     internal = {record.OUTCOME, record.ASIDE, record.GIVEN, record.LINE, record.ORDER}
     locate = work.source.locate(s.ranges)
     function = PythonStage(
-        work.lane.source,
+        work.source.source_id,
         stage.nodes,
         stage.given,
         tuple(returns),

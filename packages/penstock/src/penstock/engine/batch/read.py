@@ -99,7 +99,7 @@ _NOTHING = {
 def defaults(work: Work, s: Snapshot) -> dict[str, Any]:
     """The same as values, as far as they are not null. Time is the snapshot's, equal on every attempt."""
     return {
-        record.SOURCE: work.lane.source,
+        record.SOURCE: work.source.source_id,
         record.PART: 0,
         record.OPERATION: "create",
         record.PHASE: "sync",

@@ -307,7 +307,7 @@ def _without_large(work: Work, s: Snapshot, flow: Flow) -> Flow:
     rows = rows.withColumn(record.AFTER, F.when(F.col("_size").isNull(), F.col(record.AFTER)))
     text = f" bytes, more than the {work.limits.max_record_bytes} of `max-record-bytes`"
     why = F.concat(F.lit("the record has "), F.col("_size").cast("string"), F.lit(text))
-    rows = reject(rows, F.when(F.col("_size").isNotNull(), why), work.lane.source, "record.too-large", flow.shape)
+    rows = reject(rows, F.when(F.col("_size").isNotNull(), why), work.source.source_id, "record.too-large", flow.shape)
     return replace(flow, rows=rows.drop("_size"), marked=True)
 
 

@@ -209,6 +209,8 @@ def given_at(batch: pa.RecordBatch, i: int, after: Any) -> dict[str, Any]:
         found["metadata"] = dict(batch.column(record.METADATA)[i].as_py() or ())
     if record.NAMESPACE in batch.schema.names and (name := batch.column(record.NAMESPACE)[i].as_py()) is not None:
         found["namespace"] = name
+    if record.OPERATION in batch.schema.names and (operation := batch.column(record.OPERATION)[i].as_py()) != "create":
+        found["operation"] = operation
     if record.POSITION in batch.schema.names:
         found["position"] = aside.payload(batch.column(record.POSITION)[i].as_py())
     if type(after) is bytes:

@@ -69,12 +69,12 @@ def on_records(stage: PythonStage) -> Run:
             else:
                 outcomes = follow(stage, functions, ids, last, own, r, k, result, (first.source, seqs[i]))
             whole = first.part
-            if len(outcomes) > PARTS or (nested and len(outcomes) > 1 and whole + 1 >= PARTS // 2):
+            if len(outcomes) >= PARTS or (nested and len(outcomes) > 1 and whole + 1 >= PARTS // 2):
                 what = f"it was split into {len(outcomes)} parts: too many, or once too often"
                 outcomes = [aside.dead(first, ids[-1], what, "processor.parts", None)]
             produced += len(outcomes) - 1
             for n, outcome in enumerate(outcomes):
-                part = whole if len(outcomes) == 1 else (whole + 1) * PARTS + n if nested else n
+                part = whole if len(outcomes) == 1 else (whole + 1) * PARTS + n if nested else n + 1
                 if outcome is DROP:
                     filtered += 1
                 elif isinstance(outcome, aside.Dead):
