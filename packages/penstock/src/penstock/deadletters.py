@@ -118,21 +118,29 @@ def find(
     """What a replay needs: `given` or `form` of these dead letters of one batch. One of a destination that failed only in a replay has
     its record under another part or destination: of the whole record, what was given is the same."""
     wanted = dict.fromkeys(keys, False)
-    whole = {seq: [part for s, part in wanted if s == seq] for seq, _ in wanted}
+    seqs = {seq for seq, _ in wanted}
     others: dict[int, dict[str, Any]] = {}
     for path in _files(state / "dead-letters" / folder(pipeline, source), batch, ()):
-        for row in _rows(path, ["position", what]):
-            if row["seq"] not in whole:
+        for row in _rows(path, ["position", *dict.fromkeys(("given", what))]):
+            if row["seq"] not in seqs:
                 continue
             key = row["seq"], row["part"]
             if row["destination"] == destination and not wanted.get(key, True):
                 wanted[key] = True
-                yield Found(*key, row["position"], _record(row[what]))
+                yield Found(*key, row["position"], _with_metadata(row, what))
             else:
                 others[row["seq"]] = row
     for (seq, part), done in wanted.items():
         if not done and what == "given" and seq in others:
             yield Found(seq, part, others[seq]["position"], _record(others[seq][what]))
+
+
+def _with_metadata(row: dict[str, Any], what: str) -> Any:
+    """A form has metadata only where a processor has looked at them: else they are what was given."""
+    found = _record(row[what])
+    if found is not None and what != "given" and "metadata" not in found:
+        found["metadata"] = (_record(row["given"]) or {}).get("metadata")
+    return found
 
 
 def _record(text: str | None) -> Any:

@@ -132,7 +132,6 @@ class Operations:
             plan = replace(self._checked(r), steps=(source, count))
             self._ledger.decided(r.plan.id, "step", {"source": source, "records": count, "by": by})
             made = self._once_more(plan).result(STARTING)
-            made.stopped_by = r.stopped_by or by  # the engine does not end for want of lanes
             while made.alive() and not self._stopping():
                 time.sleep(0.05)
             self._refuse_busy(made)

@@ -23,7 +23,7 @@ from penstock.engine.batch.context import Guarantee, Target, Work
 from penstock.engine.gate import Window
 from penstock.errors import Stop
 from penstock.ledger import Ledger, Snapshot
-from penstock.ledger.replays import SUFFIX, Chosen
+from penstock.ledger.replays import Chosen
 from penstock.native import (
     Columns,
     Known,
@@ -45,6 +45,12 @@ if TYPE_CHECKING:
 
 START, FAILED = "start", "failed"
 GIVEN, FORM = "given", "form"
+
+
+_WHY = {
+    GIVEN: "its record is not kept, or its file in the state folder is gone: it can't be replayed",
+    FORM: "what it was when it failed is not kept: it can only be replayed from the start",
+}
 
 
 class ReplaySource(NativeSource[None]):
@@ -83,16 +89,13 @@ class ReplaySource(NativeSource[None]):
 
     def _readable(self, chosen: Chosen) -> tuple[tuple[int, int, int], ...]:
         """Those whose records are there. Of the others the dead letter says why it could not be replayed."""
-        what = GIVEN if chosen.start == START else FORM
-        found = {(x.seq, x.part) for x in self._letters(chosen.letters, chosen.destination, what) if x.record}
-        bad = [x for x in chosen.letters if x[:2] not in found]
-        if bad:
-            why = {
-                GIVEN: "its record is not kept, or its file in the state folder is gone: it can't be replayed",
-                FORM: "what it was when it failed is not kept: it can only be replayed from the start",
-            }
-            self._ledger.cannot_replay(self._lane, chosen, bad, code="replay.no-record", error=why[what])
-        return tuple(x for x in chosen.letters if x[:2] in found)
+        good = chosen.letters
+        for what in (GIVEN,) if chosen.start == START else (GIVEN, FORM):
+            found = {(x.seq, x.part) for x in self._letters(good, chosen.destination, what) if x.record}
+            if bad := [x for x in good if x[:2] not in found]:
+                self._ledger.cannot_replay(self._lane, chosen, bad, code="replay.no-record", error=_WHY[what])
+            good = tuple(x for x in good if x[:2] in found)
+        return good
 
     def _letters(
         self, letters: Collection[tuple[int, int, int]], destination: str, what: str
@@ -107,7 +110,7 @@ class ReplaySource(NativeSource[None]):
         """The payload's shape, and what decodes it, are those of the batch that the dead letters are of."""
         of = ranges[0].position
         self._about = deadletters.about(self._state, self._pipeline, self.source_id, of["letters"][0][2])
-        if self._apart and self._about.ranges:
+        if type(self._original).decoders is not NativeSource.decoders and self._about.ranges:
             if self.around is not None:
                 folder = self.around.folder.with_name(deadletters.folder(self._pipeline, self.source_id))
                 self._original.around = replace(self.around, folder=folder)
@@ -219,10 +222,6 @@ def _bytes(packed: Any) -> bytes | None:
 # -- the lane -----------------------------------------------------------------------------------------------------------
 
 
-def lane_name(source: str) -> str:
-    return source + SUFFIX
-
-
 def as_replay(work: Work) -> Work:
     """The work of a lane that replays: no gate, no queue for what fails again, and what may be lost is tried again."""
     guarantee = Guarantee.AT_LEAST_ONCE if work.guarantee is Guarantee.AT_MOST_ONCE else work.guarantee
@@ -231,7 +230,7 @@ def as_replay(work: Work) -> Work:
 
 def narrow(work: Work, s: Snapshot) -> Work:
     """What one batch needs: only the destinations that lack its records, and no processor that they have behind them. Where it can't
-    begin at the one that failed, because that is gone or works on columns with types, it begins at the start."""
+    begin at the one that failed, because that is gone, works on columns with types, or got parts of records, it begins at the start."""
     of = s.ranges[0].position
     targets = dict(work.targets)
     nodes = work.nodes
@@ -245,10 +244,11 @@ def narrow(work: Work, s: Snapshot) -> Work:
                 code="replay.destination-gone",
                 hint="put the destination back, or drop these dead letters: penstock dlq drop --reason …",
             )
-    if of["node"] and (found := _from(work, targets, of["destination"], of["node"])) is not None:
-        nodes, targets, work.source.inside = found
     parts = {(seq, part) for seq, part, _ in of["letters"] if part}
-    if parts and work.source.inside is None:
+    begins = _from(work, targets, of["destination"], of["node"]) if of["node"] and not parts else None
+    if begins is not None:
+        nodes, targets, work.source.inside = begins
+    if parts:
         only = Node(_OnlyParts(frozenset(parts), frozenset(seq for seq, part, _ in of["letters"] if not part)))
         targets = {name: replace(t, nodes=(*t.nodes, only), _chains={}) for name, t in targets.items()}
     return replace(work, nodes=nodes, targets=targets)

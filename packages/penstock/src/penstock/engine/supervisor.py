@@ -226,6 +226,8 @@ class Engine:
         self.secrets.include(plan.secrets)
         made = maker.pipeline(plan, {lane.plan.name: lane.before for lane in old.lanes})
         made.started = old.started
+        if plan.steps is not None:
+            made.stopped_by = old.stopped_by or "a step"  # before it begins: the engine must not end with its last lane
         running[at] = made
         made.begin()
         return made

@@ -27,6 +27,8 @@ KEEP_ERROR = 2000  # characters of an error's text
 # The file with the dead letters of a batch is in its place when the batch is done.
 _IN_PLACE = "NOT EXISTS (SELECT 1 FROM snapshot s WHERE s.lane = n.lane AND s.batch = n.batch AND s.state = 'prepared')"
 
+_WAITS = "n.lane = r.lane AND n.replay = r.number AND n.state = 'open'"
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -48,9 +50,11 @@ class Replays(Database):
     """The part of the ledger that is about replays. Each method that writes is one transaction, or is called inside of one."""
 
     def replays_asked(self) -> set[tuple[str, str]]:
-        """The pipelines and sources whose dead letters wait for a replay, or have a batch of one that is unfinished."""
+        """The pipelines and sources of which dead letters can be replayed now, or have a batch of a replay that is unfinished."""
         rows = self._read(
             "SELECT l.pipeline, l.source FROM replay r JOIN lane l ON l.id = r.lane WHERE r.state = 'asked'"
+            f" AND (EXISTS (SELECT 1 FROM nack n WHERE {_WAITS} AND {_IN_PLACE})"
+            f" OR NOT EXISTS (SELECT 1 FROM nack n WHERE {_WAITS}))"
             " UNION SELECT pipeline, source FROM lane l WHERE source LIKE '%' || ?1 AND EXISTS"
             " (SELECT 1 FROM snapshot s WHERE s.lane = l.id AND s.state IN ('open', 'prepared'))",
             SUFFIX,
@@ -119,8 +123,12 @@ class Replays(Database):
         """What a replay could not deliver either stays open. A part, or a destination, that had no dead letter before gets one, beside
         that of the record it came from."""
         of = _of(db, s)
+        targets = db.execute(
+            "SELECT destination FROM delivery WHERE lane = ? AND batch = ? AND kind = 'destination'", (s.lane, s.batch)
+        ).fetchall()
+        same = {"", of["destination"], *(targets[0] if len(targets) == 1 else ())}  # the only one is every one
         for n in nacks:
-            destination = of["destination"] if n.destination in ("", of["destination"]) else n.destination
+            destination = of["destination"] if n.destination in same else n.destination
             again = (n.node, n.code, n.error[:KEEP_ERROR], n.at)
             changed = db.execute(
                 "UPDATE nack SET tries = tries + 1, replay = NULL, node = ?, code = ?, error = ?, at = ?"
