@@ -191,7 +191,7 @@ pipelines:
 
 
 @pytest.mark.contract(
-    "S12", reason="what the source gave, what arrived and the attempts in the ledger are counted over two starts"
+    "S12", "T13", reason="what the source gave, what arrived and the attempts in the ledger are counted over two starts"
 )
 def test_a_stop_under_load_leaves_nothing_in_the_log_and_a_restart_redelivers_nothing(
     case: Case, spark: SparkSession
@@ -214,7 +214,7 @@ def test_a_stop_under_load_leaves_nothing_in_the_log_and_a_restart_redelivers_no
     assert case.rows("SELECT max(number) FROM attempt") == [(1,)]
 
 
-@pytest.mark.contract("S12", reason="the number said is compared with the number delivered later")
+@pytest.mark.contract("S12", "T13", reason="the number said is compared with the number delivered later")
 def test_what_a_deadline_has_left_in_the_log_is_the_number_delivered_later(bench: Bench) -> None:
     slow = Telling(bench, seconds=2.0)
     p = bench.chaos(Pipeline("p"), records=500, batch={"max-records": 60}).destination("out", slow)

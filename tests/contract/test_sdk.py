@@ -132,6 +132,33 @@ class Least(Source[Settings]):
         return True
 
 
+@pytest.mark.contract("T14", reason="the writes are counted: there is nothing to switch off")
+@pytest.mark.parametrize("k", [0, 1, 5, 10])
+def test_one_bad_record_among_many_is_found_by_halves_in_few_writes(k: int) -> None:
+    sizes: list[int] = []
+    kept: list[bytes] = []
+
+    class Whole(Destination[Settings]):
+        """Says only that something of a batch is bad."""
+
+        def write(self, batch: Batch) -> None:
+            sizes.append(len(batch))
+            if any(r.after == b"bad" for r in batch):
+                raise Rejected("something in it is bad")
+            kept.extend(bytes(r.after) for r in batch)  # type: ignore[arg-type]
+
+    n = 2**k
+    for bad in {0, n // 2, n - 1}:
+        sizes.clear()
+        kept.clear()
+        adapter = _opened(Whole)
+        acks = adapter.deliver(Batch([Record(b"bad" if i == bad else b"%d" % i) for i in range(n)], ""))
+        assert [acks.answered(i) or "" for i in range(n)].count("") == n - 1
+        assert acks.answered(bad)
+        assert kept == [b"%d" % i for i in range(n) if i != bad]
+        assert len(sizes) <= 2 * k + 1
+
+
 class LeastOut(Destination[Settings]):
     def write(self, batch: Batch) -> None: ...
 
