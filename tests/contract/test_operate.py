@@ -148,6 +148,35 @@ def test_one_pipeline_stops_goes_back_and_starts_while_the_other_goes_on(two: Tw
     assert "No engine is running" in two.say("stop", "p", code=2)
 
 
+@pytest.mark.contract(
+    "T14", "T16", reason="what has arrived is looked at after every step; there is nothing to switch off"
+)
+def test_a_stopped_pipeline_takes_steps_in_its_engine_and_a_running_one_skips(two: Two) -> None:
+    running = two.start()
+    two.put("in", "a", "a1")
+    two.until("out", "a1")
+    assert "control.running" in two.say("step", "p", code=2)
+    two.say("stop", "p")
+    two.put("in", "b", "b1", "b2", "b3")
+    assert "1 record processed" in two.say("step", "p")
+    assert two.arrived() == ["a1", "b1"]
+    assert "1 record processed" in two.say("step", "p")
+    assert two.arrived() == ["a1", "b1", "b2"]
+    assert "p is stopped by" in two.say("list")
+    two.say("start", "p")
+    two.until("out", "a1", "b1", "b2", "b3")
+
+    two.say("skip", "p", "--position", f"{two.root}/in/c#1", "--reason", "not wanted")
+    two.put("in", "c", "c1", "c2", "c3")
+    two.until("out", "a1", "b1", "b2", "b3", "c1", "c3")
+    said = two.say("show", "p")
+    assert "skipped in" in said
+    assert "1 discarded" in said
+    assert "it adds up" in said
+    running.signal(signal.SIGTERM)
+    assert running.wait().returncode == 0
+
+
 def test_a_pipeline_that_failed_is_started_when_its_cause_is_gone(case: Case) -> None:
     """A destination's folder that can't be made, then a file that changed: the engine goes on with the other one, and nothing is delivered
     twice afterwards."""

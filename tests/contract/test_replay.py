@@ -45,7 +45,13 @@ def ids(folder: Path) -> list[str]:
 @pytest.mark.contract("C14", "X4", safeguard="replayed-with-done")
 @pytest.mark.parametrize(
     "point",
-    ["K1", "K2", "stage", "K6", "ledger:prepare", "K7", "K6a", "K8", "ledger:done", "done", "ledger:ended replay"],
+    [
+        *("K2", "K6", "K7", "K6a", "ledger:done", "done"),
+        *(
+            pytest.param(p, marks=pytest.mark.long)
+            for p in ("K1", "stage", "ledger:prepare", "K8", "ledger:ended replay")
+        ),
+    ],
 )
 def test_a_replay_that_is_killed_at_a_step_lands_once_at_both_destinations(make_case: MakeCase, point: str) -> None:
     case = make_case("case")

@@ -194,7 +194,9 @@ def test_what_can_not_be_skipped_is_said(bench: Bench, arguments: list[str], cod
 
 @pytest.mark.crash
 @pytest.mark.contract("T16", "X1", safeguard="one-snapshot: see test_exactly_once; here each step of a skip is killed")
-@pytest.mark.parametrize("point", ["K3", "K4", "skip", "ledger:skip", "done"])
+@pytest.mark.parametrize(
+    "point", ["K4", "ledger:skip", "done", *(pytest.param(p, marks=pytest.mark.long) for p in ("K3", "skip"))]
+)
 def test_a_skip_that_is_killed_at_a_step_costs_one_record_and_no_other(make_case: MakeCase, point: str) -> None:
     case = make_case("case")
     issued = write_json(case.inp, 1, 10)

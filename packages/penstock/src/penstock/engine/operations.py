@@ -131,11 +131,13 @@ class Operations:
             self._refuse_busy(r)
             plan = replace(self._checked(r), steps=(source, count))
             self._ledger.decided(r.plan.id, "step", {"source": source, "records": count, "by": by})
+            key = self._ledger.lane(r.plan.id, source).key
+            before = self._ledger.totals(key).read
             made = self._once_more(plan).result(STARTING)
             while made.alive() and not self._stopping():
                 time.sleep(0.05)
             self._refuse_busy(made)
-            read = sum(lane.read for lane in made.result(self._ledger).lanes if lane.source == source)
+            read = self._ledger.totals(key).read - before
         return {"read": read, **_standing(made)}
 
     def _refuse_running(self, r: Running) -> None:
