@@ -335,6 +335,29 @@ def test_without_room_nothing_behind_a_refused_record_arrives_and_it_goes_on_the
     assert bench.rows("SELECT count(*) FROM nack") == [(0,)]
 
 
+@pytest.mark.contract("T16", reason="what is not sent is counted where it would have arrived")
+def test_a_record_that_closed_the_gate_is_skipped_by_its_offset_and_never_sent(bench: Bench, picky: str) -> None:
+    from click.testing import CliRunner
+
+    from penstock.cli.main import cli
+
+    def made() -> Pipeline:
+        p = bench.chaos(Pipeline("p").guarantee("at-least-once"), records=60, size=12)
+        return picking(bench, picky, p)
+
+    refuse(bench, "000000000014")
+    degraded(bench.run(made()), "gate.closed")
+    refuse(bench)  # it would be taken now
+    done = CliRunner().invoke(
+        cli, ["pipelines", "skip", "p", "--offset", "13", "--reason", "sent twice", "--state", str(bench.state)]
+    )
+    assert done.exit_code == 0, (done.output, done.exception)
+    bench.finish(made())
+    assert [int(n) for n in afters(bench)] == [n for n in range(1, 61) if n != 14]
+    assert bench.rows("SELECT read, acked FROM lane") == [(60, 60)]
+    assert bench.rows("SELECT state, code FROM nack") == [("dropped", "record.skipped")]
+
+
 def test_a_stopped_delivery_goes_on_with_a_wider_gate(bench: Bench, picky: str) -> None:
     lines(bench, 60)
     refuse(bench, "14", "20")

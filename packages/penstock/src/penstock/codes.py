@@ -613,6 +613,7 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "a field of the payload does not fit the `schema`: it is named, with what was there",
             "correct the record, or widen the type",
         ),
+        "record.skipped": Code("nack", "a destination had refused it, and a person wanted it to be skipped"),
         "replay.no-record": Code(
             "nack",
             "a dead letter could not be replayed: its record is not kept, or its file is gone from the state folder",

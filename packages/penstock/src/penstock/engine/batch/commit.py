@@ -22,6 +22,7 @@ from penstock.engine.batch.deadletter import DeadLetters
 from penstock.engine.batch.late import LateNacks
 from penstock.engine.batch.materialise import reread
 from penstock.engine.batch.read import defaults, with_defaults
+from penstock.engine.batch.skipped import without_skipped
 from penstock.engine.batch.stage import KEPT
 from penstock.engine.frontier import frontier
 from penstock.errors import AccountError, Stop
@@ -154,7 +155,7 @@ def commit(work: Work, s: Snapshot, p: Prepared, late: Refuse) -> Receipt | None
     if p.kind is Kind.DLQ:
         late = _not_even_there
     if isinstance(staged.manifest, dict) and KEPT in staged.manifest:
-        receipt = _write(work, s, destination, d, staged, late)
+        receipt = _write(work, s, destination, d, staged, late, held=p.held is not None)
     else:
         assert isinstance(destination, ExactlyOnceDestination)
         found = destination.find(d) if faults.safeguard("receipt") else None
@@ -182,14 +183,24 @@ def _not_even_there(refusal: Refusal) -> bool:
 
 
 def _write(
-    work: Work, s: Snapshot, destination: NativeDestination[Any], d: DeliveryId, staged: Staged, refuse: Refuse
+    work: Work,
+    s: Snapshot,
+    destination: NativeDestination[Any],
+    d: DeliveryId,
+    staged: Staged,
+    refuse: Refuse,
+    *,
+    held: bool = False,
 ) -> Receipt:
-    """A destination that can't stage, or need not: it gets the rows that were kept, maybe once more after a crash."""
+    """A destination that can't stage, or need not: it gets the rows that were kept, maybe once more after a crash; without those that a
+    person wants to be skipped, where it stopped at one."""
     from pyspark.sql.types import StructType
 
     manifest = staged.manifest
     schema = StructType.fromJson(json.loads(manifest["schema"]))
-    folder = work.state / manifest[KEPT]
+    folder, skipped = (
+        without_skipped(work, s, work.state / manifest[KEPT]) if held else (work.state / manifest[KEPT], [])
+    )
     columns = [c for c in record.COLUMNS if c in destination.columns]
     locate = None
     if destination.locates and record.POSITION not in schema.names:
@@ -217,9 +228,11 @@ def _write(
     )
     if work.start is not None:
         work.start(destination)
+    for refusal in skipped:
+        refuse(refusal)
     receipt = destination.write(delivery, refuse)
     faults.reach("written")
-    return receipt
+    return replace(receipt, refused=(*receipt.refused, *skipped))
 
 
 def destination_of(work: Work, p: Prepared, d: DeliveryId) -> NativeDestination[Any] | None:
