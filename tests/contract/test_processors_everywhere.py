@@ -84,7 +84,7 @@ def plan(
     rehearsed = set() if rehearsal else _All()
     work: Any = SimpleNamespace(
         lane=SimpleNamespace(source="in"),
-        source=SimpleNamespace(locate=lambda _: None),
+        source=SimpleNamespace(source_id="in", locate=lambda _: None),
         guarantee=Guarantee.EXACTLY_ONCE,
         rehearsed=rehearsed,
         spark=lane,

@@ -31,9 +31,8 @@ def without_skipped(work: Work, s: Snapshot, folder: Path) -> tuple[Path, list[R
     for path in sorted((folder / part).glob("part-*")):
         table = pq.read_table(path, coerce_int96_timestamp_unit="us", partitioning=None)
         skipped = pc.is_in(table.column(record.SEQ), pa.array(seqs, pa.int64()))
-        for row in (
-            table.filter(skipped).select([c for c in (record.SEQ, record.PART) if c in table.column_names]).to_pylist()
-        ):
-            found.append(Refusal(row[record.SEQ], row.get(record.PART, 0), REASON, "record.skipped"))
+        names = [c for c in (record.SEQ, record.PART) if c in table.column_names]
+        rows = table.filter(skipped).select(names).to_pylist()
+        found += [Refusal(row[record.SEQ], row.get(record.PART, 0), REASON, code="record.skipped") for row in rows]
         pq.write_table(table.filter(pc.invert(skipped)), to / part / path.name)
     return (to, found) if found else (folder, [])
