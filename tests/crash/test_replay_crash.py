@@ -49,6 +49,7 @@ def test_everything_comes_back_once_whatever_is_killed(make_case: MakeCase, reco
     assert decisions.replay(case.state / "ledger.db", [Wanted()], "start", {}) == {"p": len(bad)}
     kills = KILLS if records > 20_000 else KILLS[1::3]
     killed = sum(case.run(pipeline=pipeline, kill_at=point).killed for point in kills)
+    print(f"{killed} kills; batches: {case.rows('SELECT lane, batch, state, records FROM snapshot ORDER BY 1, 2')}")
     assert killed >= len(kills) // 2
     case.finish(pipeline=pipeline)
     for name in ("one", "two"):
