@@ -102,7 +102,8 @@ def run(
     if dry_run:
         ok = trying.print_all(outcomes, limit)
         context.exit(0 if ok else 1)
-    archive.make_later()
+    if any(p.lanes for p in summary.pipelines):  # Spark was started, and will be again
+        archive.make_later()
     forced = face.interrupts.count > 1
     if as_json:
         out_json(summary.to_json())
