@@ -1,6 +1,6 @@
 """A Spark with Delta for tests, in a process of its own: PySpark has one JVM for each process, and that of the other tests has no Delta.
 
-`python -m tests.support.delta FOLDER` starts it, says how to attach to it, and ends when its standard input does.
+`python -m tests.support.delta FOLDER [kafka]` starts it, says how to attach to it, and ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ CONF = {"spark.sql.shuffle.partitions": "1", "spark.databricks.delta.snapshotPar
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[Gateway]:
-    command = [sys.executable, "-m", "tests.support.delta", str(folder)]
+def server(folder: Path, *more: str) -> Iterator[Gateway]:
+    command = [sys.executable, "-m", "tests.support.delta", str(folder), *more]
     errors = folder / "errors.txt"
     with (
         errors.open("w") as err,
@@ -38,7 +38,7 @@ def server(folder: Path) -> Iterator[Gateway]:
         assert process.stdout is not None
         said = process.stdout.readline()
         if not said and "spark.package" in errors.read_text():
-            pytest.skip("Delta's package can't be had from Maven")
+            pytest.skip("Spark's packages can't be had from Maven")
         assert said, f"Spark with Delta did not start: {errors.read_text()[-2000:]}"
         port, secret = json.loads(said)
         yield port, secret
@@ -63,13 +63,12 @@ def staged(table: Path) -> list[str]:
     return [str(path) for path in (table / "_penstock").glob("*/*/*")]
 
 
-def _serve(folder: Path) -> None:
+def _serve(folder: Path, *more: str) -> None:
     from penstock.engine import session
-    from penstock.packages import DELTA
+    from penstock.packages import DELTA, KAFKA
 
-    package = DELTA["4.2"]
-    assert package is not None
-    spark = session.start("local[2,4]", CONF, folder / "spark.log", packages=[package])
+    packages = [table["4.2"] for table in (DELTA, *(KAFKA for _ in more))]
+    spark = session.start("local[2,4]", CONF, folder / "spark.log", packages=[p for p in packages if p is not None])
     parameters = spark.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]
     print(json.dumps([parameters.port, parameters.auth_token]), flush=True)
     sys.stdin.read()
@@ -78,4 +77,4 @@ def _serve(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    _serve(Path(sys.argv[1]))
+    _serve(Path(sys.argv[1]), *sys.argv[2:])

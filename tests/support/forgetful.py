@@ -64,10 +64,14 @@ Node = File | Folder
 class Forgetful:
     """One root folder, everything in it durable at first. Call `close` at the end. Of `*.lock` only the names count."""
 
-    def __init__(self, root: Path, before: Callable[[str, str], None] | None = None) -> None:
-        """`before` sees each point first, and may raise `Killed` there: what was about to be fsynced is not durable then."""
+    def __init__(
+        self, root: Path, before: Callable[[str, str], None] | None = None, trusted: tuple[str, ...] = ()
+    ) -> None:
+        """`before` sees each point first, and may raise `Killed` there: what was about to be fsynced is not durable then. `trusted` files,
+        whose names begin so, lose nothing: somebody else fsyncs them."""
         self.root = root
         self.before = before
+        self.trusted = trusted
         self.dead = False
         self._nodes: dict[tuple[int, int], Node] = {}
         self._lock = threading.RLock()  # a writer has a thread of its own that commits
@@ -159,8 +163,19 @@ class Forgetful:
                 self._look(node, path / name)
             elif not name.endswith(".lock"):  # holds a time, so a test that is run again would do something else
                 node.look()
+        if self.trusted:
+            for name in [n for n in {*names, *folder.names} if n.startswith(self.trusted)]:
+                self._trust(folder, name, names.get(name))
         folder.changes += changes(folder.names, names)
         folder.names = names
+
+    def _trust(self, folder: Folder, name: str, node: Node | None) -> None:
+        for known in (folder.durable, folder.names):
+            known.pop(name, None)
+            if node is not None:
+                known[name] = node
+        if isinstance(node, File):
+            node.durable, node.seen = node.now(), []
 
     def _node(self, path: Path) -> Node:
         fd = os.open(path, os.O_RDONLY)

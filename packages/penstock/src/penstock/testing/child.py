@@ -7,6 +7,7 @@ is running already, so that a start costs one second instead of eight; its tasks
 
 from __future__ import annotations
 
+import importlib
 import json
 import mmap
 import os
@@ -14,7 +15,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,8 @@ class Spec:
     finish: bool = False  # likewise, as --finish
     abandon: tuple[str, ...] = ()  # likewise, as --abandon
     master: str | None = None  # with `pipeline` and without `gateway`
+    inside: str | None = None  # module:class of something that sees every point first, see `Inside`
+    inside_given: dict[str, Any] = field(default_factory=dict)  # what it is made with
 
     def write(self, path: Path) -> Path:
         path.write_text(json.dumps(asdict(self)))
@@ -56,6 +59,16 @@ class Spec:
         for name in ("arguments", "off", "abandon"):
             value[name] = tuple(value[name])
         return cls(**{**value, "gateway": value["gateway"] and tuple(value["gateway"])})
+
+
+class Inside:
+    """What can be done to a process from inside it, besides killing it."""
+
+    def reached(self, point: str, detail: str) -> None:
+        """May raise, as the call that comes next might have."""
+
+    def dying(self) -> None:
+        """The process is about to kill itself."""
 
 
 class Trace:
@@ -100,11 +113,21 @@ def attach(port: int, secret: str) -> SparkSession:
     return SparkSession(context)
 
 
+def _inside(spec: Spec) -> Inside:
+    if spec.inside is None:
+        return Inside()
+    module, _, name = spec.inside.partition(":")
+    made: Inside = getattr(importlib.import_module(module), name)(**spec.inside_given)
+    return made
+
+
 def main(spec: Spec) -> None:
     trace = Trace(spec.trace)
     before: Counter[str] = Counter()  # what was reached before kill_after
+    inside = _inside(spec)
 
     def hook(point: str, detail: str) -> None:
+        inside.reached(point, detail)
         if point == "fsync":
             return
         if point == "ledger":
@@ -113,6 +136,7 @@ def main(spec: Spec) -> None:
         if spec.kill_after is not None and not trace.counts[spec.kill_after]:
             before[point] += 1
         elif point == spec.kill_at and trace.counts[point] - before[point] == spec.kill_nth:
+            inside.dying()
             if spec.kill_group:
                 os.killpg(0, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -131,8 +155,6 @@ def main(spec: Spec) -> None:
 
     session = attach(*spec.gateway) if spec.gateway else None
     if spec.pipeline is not None:
-        import importlib
-
         module, _, function = spec.pipeline.partition(":")
         pipelines = getattr(importlib.import_module(module), function)(*(a for a in spec.arguments if a != "--once"))
     else:

@@ -1,0 +1,117 @@
+"""Blow after blow to one pipeline, and a look at everything after each of them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.lab import blows
+from tests.lab.scenes import Scene
+
+# The steps that a campaign has to have hit, as the last point that was reached; what is said is what was missed.
+STEPS = {
+    "K1": "K1 before the snapshot",
+    "ledger:snapshot": "K1 before the snapshot",
+    "K2": "K2 before the read",
+    "ledger:attempt": "K2 before the read",
+    "K3": "K3 before the split",
+    "ledger:split": "K3 before the split",
+    "K4": "K4 after the split",
+    "materialise": "materialise",
+    "stage": "stage",
+    "K6": "K6 staged",
+    "prepare": "prepare",
+    "ledger:prepare": "prepare",
+    "K9": "K9 dead letters",
+    "K10": "K10 nothing staged",
+    "K10a": "K10 nothing staged",
+    "K7": "K7 prepared",
+    "commit": "K7 prepared",
+    "K6a": "K6a inside the commit (K17, K18)",
+    "K8": "K8 committed",
+    "ledger:done": "K8 committed",
+    "done": "done",
+    "ack": "ack",
+    "acked": "between batches",
+    "K11": "K11 recovery",
+}
+
+
+@dataclass
+class Found:
+    """What a campaign has come to."""
+
+    scene: str
+    seed: int
+    destinations: tuple[str, ...]
+    blows: Counter[str] = field(default_factory=Counter)
+    steps: Counter[str] = field(default_factory=Counter)
+    uncounted: int = 0
+    lives: int = 0
+    records: int = 0
+    repeated: int = 0  # at a destination that may be given a record twice
+    faults: Counter[str] = field(default_factory=Counter)
+    stories: list[str] = field(default_factory=list)  # what was found, and after which blow
+    seconds: float = 0
+
+    @property
+    def kills(self) -> int:
+        return self.blows.total()
+
+    @property
+    def clean(self) -> bool:
+        return not self.faults and not self.stories
+
+
+Say = Callable[[str], None]
+
+
+def harass(
+    scene: Scene,
+    name: str,
+    kills: int,
+    *,
+    draw: Callable[[Scene], blows.Blow] = blows.draw,
+    off: tuple[str, ...] = (),
+    broken: str = "",
+    until_red: bool = False,
+    say: Say = lambda _: None,
+) -> Found:
+    """Until so many blows have counted; then to the end. `off` and `broken`: what every life lacks."""
+    scene.off, scene.broken = off, broken
+    found = Found(name, scene.seed, tuple(scene.kinds))
+    began = time.monotonic()
+    while found.kills < kills and found.lives < 3 * kills + 10 and (found.clean or not until_red):
+        blow = draw(scene)
+        struck = blows.deal(scene, blow)
+        found.lives += 1
+        if struck.counted:
+            found.blows[struck.what] += 1
+            if blow.kills:
+                found.steps[STEPS.get(struck.step, struck.step)] += 1
+        else:
+            found.uncounted += 1
+        if found.lives % 5 == 0 or struck.counted:
+            _look(scene, found, f"{struck.what}, after {struck.step or 'the start'}")
+        say(f"{name}: {found.kills}/{kills} {struck.what} → {struck.step} {struck.seconds:.1f} s")
+    if found.clean or not until_red:
+        ended = scene.run()
+        if ended.returncode != 0:
+            found.faults["does not end"] += 1
+            found.stories.append(f"the last run ended with {ended.returncode}: {ended.out[-1500:]}{ended.err[-1500:]}")
+        _look(scene, found, "the end", ended=True)
+    found.records = len(scene.tally.fates)
+    found.seconds = time.monotonic() - began
+    return found
+
+
+def _look(scene: Scene, found: Found, when: str, *, ended: bool = False) -> None:
+    for name, verdict in scene.look(ended=ended).items():
+        if verdict.clean:
+            continue
+        story = f"{name}: {verdict}"
+        if not any(known.endswith(story) for known in found.stories):
+            found.stories.append(f"blow {found.lives} ({when}): {story}")
+            found.faults += verdict.counts()
