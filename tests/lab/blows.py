@@ -24,6 +24,7 @@ POINTS = (
 )
 INSIDE_COMMIT = {"files": 3, "lines": 4, "postgres": 3, "queue": 4, "delta": 3, "kafka": 6}
 SEVERAL = ("materialise",)  # where there is more than one destination, or a function
+LOG = ("K12", "K13", "K14")  # the engine appends to a log
 REFUSED = ("K9",)  # the batch has bad records
 EMPTY = ("K10", "K10a")  # nothing of the batch is left
 CUT = ("K3", "ledger:split", "K4")  # the batch has a file that can't be read
@@ -40,6 +41,7 @@ class Blow:
     strike: Callable[[Scene, Running], Ended] | None = None
     alone: bool = False  # Spark is the engine's own
     kills: bool = True  # it ends by a signal
+    clock: bool = False  # its clock steps, too
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,10 @@ def points(scene: Scene) -> list[tuple[str, int]]:
     found = [(point, n) for point in POINTS for n in (1, 2)]
     for kind in set(scene.kinds):
         found += [("K6a", n) for n in range(1, INSIDE_COMMIT[kind] + 1)]
+    if scene.queues:
+        found += [(point, n) for point in LOG for n in (1, 2)]
+    if scene.chained:
+        found += [("K15", n) for n in (1, 2, 3, 4)] * 4
     if len(scene.kinds) > 1 or scene.python:
         found += [(point, n) for point in SEVERAL for n in (1, 2)]
     return [*found, *((point, 1) for point in (*REFUSED, *EMPTY, *CUT, "K11"))]
@@ -108,7 +114,7 @@ def draw(scene: Scene) -> Blow:
     blow = made(scene)
     if chance.random() < 0.1 and "inside_given" not in blow.options:
         blow.options |= inside(scene, clock=chance.choice([1.0, 3600.0, 86400.0 * 400]))
-        blow.what += ", K22 clock steps"
+        blow.clock = True
     return blow
 
 

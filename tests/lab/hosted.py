@@ -71,7 +71,7 @@ def harass(
     targets = options.pop("targets")
     through = options.pop("through", False)
     make: Callable[..., Hosted] = Through if through else Hosted
-    case = make(root, gateway, records=100 * kills + 3000, rate=400, **options)
+    case = make(root, gateway, records=2000 * kills + 5000, rate=400, **options)
     began = time.monotonic()
     campaign = Arming(case, kills, seed, targets=targets)
     if through:

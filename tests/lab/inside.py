@@ -16,11 +16,23 @@ from tests.support.forgetful import Forgetful
 
 class Trouble(Inside):
     """`clock`: at each point the clock is set, by up to so many seconds. `full`: which fsync is told that the disk is full.
-    `power`: folders that lose what was not fsynced when the process kills itself. `broken`: one of the builds that are."""
+    `power`: folders that lose what was not fsynced when the process kills itself. `broken`: one of the builds that are.
+    `segment`: the bytes in a segment of a queue, which is compacted whenever it can be."""
 
     def __init__(
-        self, seed: int = 0, clock: float = 0, full: int = 0, power: tuple[str, ...] = (), broken: str = ""
+        self,
+        seed: int = 0,
+        clock: float = 0,
+        full: int = 0,
+        power: tuple[str, ...] = (),
+        broken: str = "",
+        segment: int = 0,
     ) -> None:
+        if segment:
+            from penstock.connectors.queue import appending, source
+
+            appending.SEGMENT_BYTES = segment
+            source.TIDY = 0.0
         if broken:
             BUILDS[broken]()
         self._chance = random.Random(seed)

@@ -52,15 +52,18 @@ class Account:
     pending: int = 0  # batches that were begun and are not done
 
     @classmethod
-    def of(cls, state: Path) -> Account:
+    def of(cls, state: Path, pipeline: str) -> Account:
+        """Of one pipeline; `pending` of all."""
         path = state / "ledger.db"
         if not path.exists():
             return cls()
         db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
         try:
-            read, acked = db.execute("SELECT coalesce(sum(read), 0), coalesce(sum(acked), 0) FROM lane").fetchone()
+            sums = "SELECT coalesce(sum(read), 0), coalesce(sum(acked), 0) FROM lane WHERE pipeline = ?"
+            read, acked = db.execute(sums, [pipeline]).fetchone()
             sums = "sum(delivered), sum(filtered), sum(dead_lettered), sum(discarded)"
-            rows = db.execute(f"SELECT destination, {sums} FROM total GROUP BY 1").fetchall()
+            lanes = "JOIN lane ON lane.id = total.lane WHERE pipeline = ?"
+            rows = db.execute(f"SELECT destination, {sums} FROM total {lanes} GROUP BY 1", [pipeline]).fetchall()
             [(pending,)] = db.execute("SELECT count(*) FROM snapshot WHERE state IN ('open', 'prepared')").fetchall()
         except sqlite3.OperationalError:  # it died before there were tables
             return cls()
@@ -101,11 +104,12 @@ def judge(
     name: str,
     *,
     gone: Collection[str] = (),
+    between: Collection[str] = (),
     ordered: bool = True,
     ended: bool = False,
 ) -> Verdict:
     """One destination. While a campaign goes on, only what was acked must be there; at its end everything, and the account adds up.
-    `gone`: strands that the source has put away, as it does with what is acked."""
+    `gone`: strands that the source has put away, as it does with what is acked. `between`: what another place has until it is there."""
     verdict = Verdict()
     found: Counter[str] = Counter()
     for chain in chains:
@@ -128,7 +132,7 @@ def judge(
     verdict.invented += [f"bad record {i}" for i in found if tally.fates[i] == "bad"]
     due = [i for i, fate in tally.fates.items() if fate != "drop" and i not in settled]
     acked = set(list(tally.fates)[: account.acked])
-    verdict.wrongly_acked = [i for i in due if i in acked or i.partition(":")[0] in gone]
+    verdict.wrongly_acked = [i for i in due if (i in acked or i.partition(":")[0] in gone) and i not in between]
     if ended:
         verdict.missing = due
         verdict.account = list(_account(tally, account, name, found.total(), letters.total()))

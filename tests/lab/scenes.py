@@ -19,6 +19,7 @@ from tests.support.harness import Case, Gateway, Running
 from tests.support.kafka import Broker, create_topic
 from tests.support.postgres import Server
 
+SEGMENT = 8192  # bytes: a queue rolls every few batches
 OLD = 1_700_000_000  # seconds; files are older than the time in which they settle
 
 
@@ -121,6 +122,7 @@ class Scene(Case):
     raw: bool = False
     python: bool = False
     delete: bool = False  # files that are acked are deleted
+    chained: bool = False  # the destination is a queue, and another pipeline brings it to where it is looked at
     tally: Tally = field(default_factory=Tally)
     files: int = 0
     off: tuple[str, ...] = ()  # safeguards that every life lacks
@@ -133,6 +135,14 @@ class Scene(Case):
             Sink(f"{kind}{n}", kind, self.root, self.servers, raw=self.raw) for n, kind in enumerate(self.kinds)
         ]
         super().__post_init__()
+
+    @property
+    def queue(self) -> Path:
+        return self.root / "queue"
+
+    @property
+    def queues(self) -> bool:
+        return self.chained or "queue" in self.kinds
 
     def configure(self) -> None:
         column = "after" if self.raw else "after.line"
@@ -152,17 +162,32 @@ class Scene(Case):
             "settings": {"path": str(self.inp), **typed, **({"after-ack": "delete"} if self.delete else {})},
             "batch": {"max-files": 2},
         }
+        first = [sink.connector() for sink in self.sinks]
+        pipelines: list[dict[str, Any]] = []
+        if self.chained:
+            settings = {"path": str(self.queue)}
+            queue = {
+                "id": "in",
+                "type": "source",
+                "plugin": "queue",
+                "settings": settings,
+                "batch": {"max-records": 30},
+            }
+            pipelines = [{"id": "second", "connectors": [queue, *first]}]
+            first = [{"id": "queue", "type": "destination", "plugin": "queue", "settings": settings}]
         pipeline = {
             "id": "p",
             "dead-letter-queue": {"window-size": 0},
-            "connectors": [source, *(sink.connector() for sink in self.sinks)],
+            "connectors": [source, *first],
             "processors": processors,
         }
-        (self.root / "p.yaml").write_text(json.dumps({"version": "2.2", "pipelines": [pipeline]}, indent=1))
+        document = {"version": "2.2", "pipelines": [pipeline, *pipelines]}
+        (self.root / "p.yaml").write_text(json.dumps(document, indent=1))
 
     def start(self, **options: Any) -> Running:
-        if self.broken:
-            options["inside_given"] = {**options.get("inside_given", {}), "broken": self.broken}
+        more = {**({"broken": self.broken} if self.broken else {}), **({"segment": SEGMENT} if self.queues else {})}
+        if more:
+            options["inside_given"] = {**options.get("inside_given", {}), **more}
         if "inside_given" in options:
             options["inside"] = "tests.lab.inside:Trouble"
         return super().start(off=self.off, **options)
@@ -193,22 +218,29 @@ class Scene(Case):
     # -- what there is ---------------------------------------------------------------------------------------------------------------------
 
     def look(self, *, ended: bool = False) -> dict[str, Verdict]:
-        account = Account.of(self.state)
+        account = Account.of(self.state, "p")
         there = {path.name.partition(".")[0] for path in self.inp.iterdir()}
         gone = {f"f{n:05d}" for n in range(self.files)} - there
-        return {
-            sink.name: oracle.judge(
+        between = {
+            line.rsplit(":", 2)[0] for chain in oracle.in_queue(self.queue) for line in chain
+        }  # has been taken on
+        found = {}
+        for sink in self.sinks:
+            name = "queue" if self.chained else sink.name
+            letters = oracle.dead_letters(self.state, name)
+            chains = sink.chains()
+            found[sink.name] = oracle.judge(
                 self.tally,
-                sink.chains(),
-                oracle.dead_letters(self.state, sink.name),
+                chains,
+                letters,
                 account,
-                sink.name,
+                name,
                 gone=gone,
+                between=between,
                 ordered=sink.ordered,
                 ended=ended,
             )
-            for sink in self.sinks
-        }
+        return found
 
     def faults(self) -> Counter[str]:
         found: Counter[str] = Counter()
@@ -227,6 +259,7 @@ SCENES: dict[str, dict[str, Any]] = {
     "three": {"kinds": ("files", "lines", "files"), "python": True, "raw": True},
     "mixed": {"kinds": ("files", "postgres", "queue")},
     "deleting": {"kinds": ("files",), "delete": True},
+    "chained": {"kinds": ("files",), "chained": True},
 }
 
 

@@ -27,7 +27,7 @@ from penstock.native.beside import VERSION, Beside, refuse_older
 from penstock.testing import faults
 from penstock_sdk.record import Record
 
-SEGMENT_BYTES: Final = 64 << 20  # only closed segments can be taken away
+SEGMENT_BYTES = 64 << 20  # only closed segments can be taken away
 ROWS: Final = 10_000  # of what is read at once
 _MODES: Final = {mode.phase: mode for mode in Mode}
 

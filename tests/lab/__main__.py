@@ -1,0 +1,138 @@
+"""The crash laboratory: `python -m tests.lab`, or `make crash [N=200] [SEED=…] [DEST=…]`.
+
+It builds pipelines over every destination, kills what they are made of, and looks with plain tools at what has become of each record. It
+ends with 1 if anything was wrong, or if a build that is broken on purpose was not found out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import random
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.lab import controls, report, work
+from tests.lab.campaign import Found
+from tests.lab.report import Control
+from tests.lab.work import Piece
+
+ROOT = Path(__file__).parents[2]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.lab", description=__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument(
+        "--seed", type=int, default=None, help="of everything that is drawn; a new one if it is not given"
+    )
+    parser.add_argument("--dest", default="", help=f"only these, separated by commas: {', '.join(work.SHARES)}")
+    parser.add_argument("--jobs", type=int, default=2, help="workers, each with a Spark of its own")
+    parser.add_argument("--controls", choices=["yes", "no", "only"], default="yes")
+    parser.add_argument(
+        "--root", type=Path, default=Path("/tmp/penstock-lab"), help="left there: the folders of what failed"
+    )
+    parser.add_argument("--report", type=Path, help="a file for the page that is printed")
+    given = parser.parse_args(arguments)
+    only = [name for name in given.dest.split(",") if name]
+    if unknown := set(only) - work.SHARES.keys():
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(work.SHARES)}")
+    seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
+    command = f"make crash N={given.kills} SEED={seed}{f' DEST={given.dest}' if only else ''}"
+    print(f"{command}: kill after kill, about four seconds each. What fails is left in {given.root}.", flush=True)
+
+    began = time.monotonic()
+    proofs = broken(seed, only) if given.controls != "no" else []
+    pieces = work.pieces(given.kills, seed, only) if given.controls != "only" else []
+    founds = dict(labour([*pieces, *proofs], given.root, given.jobs))
+    named = [Control(_broken(p), p.scene, founds[p]) for p in proofs]
+    if proofs and not only:
+        named += [Control(f"without `{name}`", "", None, test) for name, test in controls.others().items()]
+    clean = [founds[piece] for piece in pieces]
+    page = report.page(command, clean, named, (time.monotonic() - began) / 60)
+    print(page)
+    if given.report:
+        given.report.write_text(page)
+    return int(not all(found.clean for found in clean) or not all(report.red(control) for control in named))
+
+
+def broken(seed: int, only: Iterable[str]) -> list[Piece]:
+    """Each within so many kills, or the campaign proves nothing."""
+    found = [
+        Piece(scene, controls.KILLS, work.seed_of(seed, name), broken=name) for name, scene in controls.BUILDS.items()
+    ]
+    found += [Piece(scene, controls.KILLS, work.seed_of(seed, name), off=name) for name, scene in controls.OFF.items()]
+    return [piece for piece in found if not only or piece.scene in only]
+
+
+def _broken(piece: Piece) -> str:
+    return f"a build with {piece.broken}" if piece.broken else f"without `{piece.off}`"
+
+
+def labour(pieces: Iterable[Piece], root: Path, jobs: int) -> Iterable[tuple[Piece, Found]]:
+    """Workers take the next piece when they have done one: what takes longest first."""
+    waiting: queue.SimpleQueue[Piece] = queue.SimpleQueue()
+    for piece in sorted(pieces, key=lambda p: -p.kills):
+        waiting.put(piece)
+    done: queue.SimpleQueue[tuple[Piece, Found] | None] = queue.SimpleQueue()
+
+    def one(folder: Path) -> None:
+        try:
+            _worker(folder, waiting, done)
+        finally:
+            done.put(None)
+
+    folders = [root / f"worker-{n}" for n in range(jobs)]
+    threads = [threading.Thread(target=one, args=(folder,), daemon=True) for folder in folders]
+    for thread in threads:
+        thread.start()
+    left = jobs
+    while left:
+        if (result := done.get()) is None:
+            left -= 1
+            continue
+        piece, found = result
+        state = "found out" if piece.control and not found.clean else "clean" if found.clean else "FAULT"
+        what = f"{piece.scene}{f', {_broken(piece)}' if piece.control else ''}"
+        print(f"{what}: {found.kills} kills in {found.seconds:.0f} s, {found.records:,} records: {state}", flush=True)
+        if state == "FAULT":
+            print("\n".join(found.stories), flush=True)
+        yield piece, found
+
+
+def _worker(
+    folder: Path, waiting: queue.SimpleQueue[Piece], done: queue.SimpleQueue[tuple[Piece, Found] | None]
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "tests.lab.work", str(folder)]
+    with (
+        (folder / "log.txt").open("w") as errors,
+        subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        while not waiting.empty():
+            try:
+                piece = waiting.get_nowait()
+            except queue.Empty:
+                break
+            process.stdin.write(json.dumps(asdict(piece)) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+            if not line:
+                raise RuntimeError(f"{shlex.join(command)} ended: see {folder}/log.txt")
+            done.put((piece, work.from_json(line)))
+        process.stdin.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

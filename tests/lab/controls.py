@@ -1,0 +1,47 @@
+"""What the laboratory must find when it is broken on purpose, and where.
+
+A safeguard that is switched off alone may be covered by another one, or need a fault that the laboratory does not have (a lock, a log's
+checksum). Those have a control among the tests; `elsewhere` finds it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from penstock.testing.faults import SAFEGUARDS
+
+TESTS = Path(__file__).parents[1]
+KILLS = 50  # within which each has to be found
+BUILDS = {"no fsync": "files", "ack early": "deleting", "stage again": "lines"}
+# The scene in which each safeguard is missed.
+OFF = {
+    "receipt": "files",
+    "lines-note": "lines",
+    "postgres-note": "postgres",
+    "delta-note": "delta",
+    "queue-tail": "queue",
+    "kafka-tail": "kafka",
+    "fsync": "files",
+    "one-snapshot": "files",
+    "roll-forward": "lines",
+    "prefix-ack": "deleting",
+    "unchanged": "files",
+    "staging": "files",
+}
+
+
+def elsewhere(safeguard: str) -> str:
+    """A test that switches it off, or names it as that of its row."""
+    quoted = re.compile(rf"[\"']{re.escape(safeguard)}[\"']")
+    found = [
+        ("off" not in line, str(path.relative_to(TESTS.parent)))
+        for path in sorted(TESTS.glob("*/test_*.py"))
+        for line in path.read_text().splitlines()
+        if quoted.search(line) and ("off" in line or "safeguard" in line)
+    ]
+    return min(found)[1] if found else ""
+
+
+def others() -> dict[str, str]:
+    return {name: elsewhere(name) for name in SAFEGUARDS if name not in OFF}

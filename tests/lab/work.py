@@ -1,0 +1,133 @@
+"""What the laboratory has to do, in pieces: each is a campaign in a folder of its own, with a seed of its own.
+
+`python -m tests.lab.work FOLDER` is a worker: a process with a Spark of its own that takes pieces from its standard input, one JSON object
+per line, and says what it found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+import traceback
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.lab import campaign, hosted, scenes
+from tests.lab.campaign import Found
+from tests.support import delta, zygote
+from tests.support.harness import Gateway, end_children
+
+# What part of all kills a scene gets. Kills of hosted connectors need a start of a process each, so they are fewer.
+SHARES = {
+    "files": 14,
+    "lines": 10,
+    "postgres": 12,
+    "queue": 11,
+    "delta": 9,
+    "kafka": 11,
+    "three": 7,
+    "mixed": 6,
+    "deleting": 6,
+    "chained": 6,
+    "host": 5,
+    "program": 4,
+    "plugin": 5,
+}
+MOST = 40  # kills in one campaign: a new folder now and then
+
+
+@dataclass(frozen=True)
+class Piece:
+    scene: str
+    kills: int
+    seed: int
+    off: str = ""  # the safeguard that is switched off
+    broken: str = ""  # the build that is broken
+
+    @property
+    def control(self) -> str:
+        return self.off or self.broken
+
+
+def pieces(kills: int, seed: int, only: Iterable[str] = ()) -> list[Piece]:
+    """All scenes, each with its share and at least one kill; or `only` some."""
+    shares = {name: share for name, share in SHARES.items() if not only or name in set(only)}
+    found = []
+    for name, share in shares.items():
+        left = max(1, round(kills * share / sum(shares.values())))
+        n = 0
+        while left:
+            some = left if left < MOST * 1.5 else MOST
+            found.append(Piece(name, some, seed_of(seed, name, n)))
+            left, n = left - some, n + 1
+    return found
+
+
+def seed_of(seed: int, *names: object) -> int:
+    """The same in every process, unlike `hash`."""
+    return zlib.crc32(repr((seed, *names)).encode())
+
+
+def run(piece: Piece, root: Path, gateway: Gateway, servers: scenes.Servers, say: Callable[[str], None]) -> Found:
+    """Leaves the folder where it was if something was found."""
+    folder = root / f"{piece.scene}-{piece.seed}{'-' + piece.control.replace(' ', '-') if piece.control else ''}"
+    shutil.rmtree(folder, ignore_errors=True)
+    if piece.scene in hosted.SCENES:
+        found = hosted.harass(piece.scene, folder, gateway, piece.kills, piece.seed, say)
+    else:
+        scene = scenes.scene(piece.scene, folder, gateway, servers, piece.seed)
+        off = (piece.off,) if piece.off else ()
+        found = campaign.harass(
+            scene, piece.scene, piece.kills, off=off, broken=piece.broken, until_red=bool(piece.control), say=say
+        )
+    if found.clean or piece.control:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        found.stories.append(f"everything is left in {folder}")
+    return found
+
+
+def to_json(found: Found) -> str:
+    return json.dumps(vars(found))
+
+
+def from_json(text: str) -> Found:
+    given: dict[str, Any] = json.loads(text)
+    counted = {name: Counter(given[name]) for name in ("blows", "steps", "faults")}
+    return Found(**{**given, **counted, "destinations": tuple(given["destinations"])})
+
+
+def main(root: Path) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    said = sys.stdout
+    sys.stdout = sys.stderr  # what is printed by the way is not an answer
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    servers = scenes.Servers()
+    with delta.server(root, "kafka") as gateway:
+        zygote.begin()
+        try:
+            for line in sys.stdin:
+                piece = Piece(**json.loads(line))
+                began = time.monotonic()
+                try:
+                    found = run(piece, root, gateway, servers, lambda words: print(words, file=sys.stderr, flush=True))
+                except Exception:  # a fault of the laboratory, or one that it did not expect
+                    story = f"the campaign itself failed: {traceback.format_exc()[-3000:]}"
+                    found = Found(piece.scene, piece.seed, (), stories=[story], faults=Counter({"other": 1}))
+                found = replace(found, seconds=time.monotonic() - began)
+                print(to_json(found), file=said, flush=True)
+        finally:
+            end_children()
+            servers.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
