@@ -1,4 +1,4 @@
-# make setup | demo | test | test-fast | lint | docs | protocol | golden | bench | crash | lock
+# make setup | demo | test | test-fast | test-long | crash | lint | docs | protocol | golden | bench | lock
 # Only Python 3.11+ and Java 17+ are needed; everything else goes into .venv.
 
 PYTHON ?= python3
@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.setup
 # Two test processes, each with a Spark of its own; a file's tests stay together, in the order of tests/conftest.py.
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup demo test test-fast lint docs protocol golden bench crash lock clean
+.PHONY: setup demo test test-fast test-long crash lint docs protocol golden bench lock clean
 
 setup: $(STAMP)
 
@@ -35,10 +35,15 @@ test: lint
 	@sh scripts/need-java.sh
 	$(PYTEST) -m "not long"
 
-# The long campaigns; `make test` runs a fixed-seed share of them.
-crash: $(STAMP)
+# The long campaigns of the tests; `make test` runs a fixed-seed share of them.
+test-long: $(STAMP)
 	@sh scripts/need-java.sh
 	$(BIN)/pytest -m "crash or long" -s --timeout 7200
+
+# Tries to break Penstock and prints what it found: `make crash N=1000 SEED=1 DEST=files,kafka`. All three may be left out.
+crash: $(STAMP)
+	@sh scripts/need-java.sh
+	$(BIN)/python -m tests.lab --kills $(or $(N),200) $(if $(SEED),--seed $(SEED)) $(if $(DEST),--dest $(DEST))
 
 bench: $(STAMP)
 	@sh scripts/need-java.sh

@@ -98,7 +98,7 @@ def draw(scene: Scene) -> Blow:
         (12, at_moment),
         (5, with_java),
         (2, java_alone),
-        (5, power_cut),
+        (9, power_cut),
         (5, disk_full),
         (4, while_draining),
         (3, torn_ledger),
@@ -210,10 +210,17 @@ def java_alone(scene: Scene) -> Blow:
 
 
 def power_cut(scene: Scene) -> Blow:
-    """What was not fsynced is gone, or half of it is."""
-    point, nth = scene.chance.choice(points(scene))
-    blow = named(point, nth, scene.chance)
+    """What was not fsynced is gone, or half of it is; most times after some batches, whose work has to stay."""
+    chance = scene.chance
+    if chance.random() < 0.3:
+        point, nth = chance.choice(points(scene))
+        blow = named(point, nth, chance)
+    else:
+        options = {"kill_at": chance.choice(["K1", "K2", "K6", "K7", "K8", "ack"]), "kill_nth": chance.choice([2, 3])}
+        blow = Blow("", lambda scene: scene.issue(chance.randrange(6, 9)), options)
     folders = [str(scene.state), *(str(sink.place) for sink in scene.sinks if sink.kind in ("files", "queue"))]
+    if scene.chained:
+        folders.append(str(scene.queue))
     blow.options |= inside(scene, power=folders)
     blow.what = "power cut"
     return blow
