@@ -105,7 +105,7 @@ def draw(scene: Scene) -> Blow:
         (2, changed_input),
     ]
     if scene.python:
-        kinds.append((6, in_user_code))
+        kinds += [(6, in_user_code), (2, lost_executor)]
     if "postgres" in scene.kinds:
         kinds.append((8, database))
     if "kafka" in scene.kinds:
@@ -308,6 +308,23 @@ def in_user_code(scene: Scene) -> Blow:
     return Blow(f"K5 user code kills the {whom}", plenty, {}, strike, kills=whom == "engine")
 
 
+def lost_executor(scene: Scene) -> Blow:
+    """Spark is a cluster of two, and one of them is gone. What its tasks refused by chance they may refuse otherwise the second time."""
+    delay = scene.chance.random() * 3
+
+    def strike(_: Scene, running: Running) -> Ended:
+        if running.await_point(scene.chance.choice(["materialise", "stage"])):
+            _wait(running, delay)
+            executors = _children(running.process.pid, "java", "CoarseGrainedExecutorBackend")
+            if not executors:
+                return running.kill(group=True)  # that does not count
+            os.kill(scene.chance.choice(sorted(executors)), signal.SIGKILL)
+        return running.wait()
+
+    options = {"master": "local-cluster[2,1,1024]"}
+    return Blow("K24 executor lost", lambda scene: scene.issue(8, 200), options, strike, alone=True, kills=False)
+
+
 def database(scene: Scene) -> Blow:
     server = scene.servers.database
     return _server(scene, "database", lambda: server.kill(), lambda: server.start())
@@ -343,8 +360,8 @@ def _wait(running: Running, seconds: float) -> None:
         running.process.wait(seconds)
 
 
-def _children(pid: int, name: str) -> list[int]:
-    """All processes below one, by their name."""
+def _children(pid: int, name: str, command: str = "") -> list[int]:
+    """All processes below one, by their name and what is in their command line."""
     found: list[int] = []
     waiting: Sequence[int] = [pid]
     while waiting:
@@ -352,7 +369,8 @@ def _children(pid: int, name: str) -> list[int]:
         with suppress(OSError):
             for task in Path(f"/proc/{parent}/task").iterdir():
                 waiting = [*waiting, *map(int, (task / "children").read_text().split())]
-            if Path(f"/proc/{parent}/comm").read_text().strip() == name:
+            process = Path(f"/proc/{parent}")
+            if (process / "comm").read_text().strip() == name and command in (process / "cmdline").read_text():
                 found.append(parent)
     return found
 

@@ -2,7 +2,8 @@
 nothing of Penstock.
 
 A record is a line `<strand>:<number>:<fate>:<padding>`. The fate is what a pipeline of the laboratory has to do with it: `go` on, be
-`drop`ped by a filter, or be `bad` for a processor. Strands are files; within one, numbers rise.
+`drop`ped by a filter, be `bad` for a processor, or have `luck`: a function refuses it now and then. Strands are files; within one, numbers
+rise.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def judge(
             last[strand] = int(number)
     settled = found + letters
     verdict.duplicated += [i for i, n in settled.items() if n > 1]
-    verdict.invented += [f"dead letter {i}" for i in letters if tally.fates.get(i) != "bad"]
+    verdict.invented += [f"dead letter {i}" for i in letters if tally.fates.get(i) not in ("bad", "luck")]
     verdict.invented += [f"bad record {i}" for i in found if tally.fates[i] == "bad"]
     due = [i for i, fate in tally.fates.items() if fate != "drop" and i not in settled]
     acked = set(list(tally.fates)[: account.acked])

@@ -93,21 +93,24 @@ class Servers:
 
 FUNCTION = '''\
 import os
+import random
 import signal
 from pathlib import Path
 
-from penstock import Record, processor
+from penstock import Record, Reject, processor
 
 ORDER = Path(__file__).with_name("kill")
 
 
 @processor
-def passes(r: Record) -> Record:
-    """Kills whom the file says, once: the engine, or the process that this runs in."""
+def passes(r: Record) -> Record | Reject:
+    """Kills whom the file says, once: the engine, or the process that this runs in. Of what has luck it refuses some, each time others."""
     if ORDER.exists():
         pid = int(ORDER.read_text() or os.getpid())
         ORDER.unlink()
         os.kill(pid, signal.SIGKILL)
+    if ":luck:" in str(r.after) and random.random() < 0.3:
+        return Reject("no luck")
     return r
 '''
 
@@ -197,7 +200,10 @@ class Scene(Case):
     def issue(self, files: int = 1, lines: int = 20) -> None:
         for _ in range(files):
             n = self.chance.randrange(1, lines)
-            self.write(["bad" if (x := self.chance.random()) < 0.03 else "drop" if x < 0.2 else "go" for _ in range(n)])
+            self.write([self._fate(self.chance.random()) for _ in range(n)])
+
+    def _fate(self, x: float) -> str:
+        return "bad" if x < 0.03 else "drop" if x < 0.2 else "luck" if x > 0.9 and self.python else "go"
 
     def write(self, fates: Sequence[str], *, cut: bool = False) -> Path:
         """A file. One that is cut off can't be read: it counts as one record, which is bad."""

@@ -92,7 +92,8 @@ class Case:
     def start(self, *, cores: int = 2, arguments: Sequence[str] = ("--once",), **spec: Any) -> Running:
         self.runs += 1
         trace = self.root / f"trace-{self.runs}"
-        own = ("--state", str(self.state), "--json", "--master", f"local[{cores},4]")
+        master = spec.pop("master", f"local[{cores},4]")
+        own = ("--state", str(self.state), "--json", "--master", master)
         made = Spec(
             arguments=(str(self.root), *arguments)
             if "pipeline" in spec
@@ -100,7 +101,7 @@ class Case:
             trace=str(trace),
             gateway=self.gateway,
             state=str(self.state),
-            master=f"local[{cores},4]",
+            master=master,
             **spec,
         )
         path = made.write(self.root / f"spec-{self.runs}.json")

@@ -16,6 +16,7 @@ import importlib
 import importlib.machinery
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, overload
 
 from pydantic import Field
@@ -36,6 +37,7 @@ class Python(Processor[PythonSettings]):
 
     def __init__(self, settings: PythonSettings, processor_id: str) -> None:
         super().__init__(settings, processor_id)
+        self._folder = str(Path(settings.path).absolute()) if settings.path else ""  # tasks may run in another folder
         self._function: Callable[[Any], Any] | None = None
 
     def where(self, shape: Shape) -> Where:  # noqa: ARG002
@@ -50,7 +52,7 @@ class Python(Processor[PythonSettings]):
     def _load(self) -> Callable[[Any], Any]:
         if self._function is None:
             module, _, name = self.settings.function.partition(":")
-            found: Any = _module(module, self.settings.path)
+            found: Any = _module(module, self._folder)
             for part in name.split("."):
                 found = getattr(found, part)
             if isinstance(found, Marked):
