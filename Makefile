@@ -33,7 +33,8 @@ test-fast: $(STAMP)
 
 test: lint
 	@sh scripts/need-java.sh
-	$(PYTEST) -m "not long"
+	@rm -f .pytest_cache/v/cache/lastfailed
+	$(PYTEST) -m "not long" || { red=$$?; test $$red -eq 1 || exit $$red; $(BIN)/python scripts/again.py; }
 
 # The long campaigns of the tests; `make test` runs a fixed-seed share of them.
 test-long: $(STAMP)
