@@ -365,7 +365,13 @@ def transactional(servers: str, name: str, **config: Any) -> Producer:
 
 
 def read_committed(servers: str, topic: str, *, isolation: str = "read_committed") -> list[Message]:
-    """All records of a topic up to its end as it is now: by partition, then by offset."""
+    """All records of a topic up to its end as it is now: by partition, then by offset. A commit has returned a moment before all partitions
+    show it, so transactions that are open get some time to end."""
+    until = time.monotonic() + 3
+    while _highs(servers, topic, "read_committed") != _highs(servers, topic, "read_uncommitted"):
+        if time.monotonic() > until:
+            break
+        time.sleep(0.05)
     c = _consumer(servers, isolation)
     try:
         found: list[Message] = []
@@ -384,6 +390,15 @@ def read_committed(servers: str, topic: str, *, isolation: str = "read_committed
         # What came while it was read does not count.
         found = [m for m in found if m.offset < ends[m.partition]]
         return sorted(found, key=lambda m: (m.partition, m.offset))
+    finally:
+        c.close()
+
+
+def _highs(servers: str, topic: str, isolation: str) -> list[int]:
+    c = _consumer(servers, isolation)
+    try:
+        partitions = sorted(_partitions(c, topic))
+        return [c.get_watermark_offsets(TopicPartition(topic, n), timeout=30, cached=False)[1] for n in partitions]
     finally:
         c.close()
 
