@@ -73,7 +73,7 @@ def broken(seed: int, only: Iterable[str]) -> list[Piece]:
 
 
 def _broken(piece: Piece) -> str:
-    return f"a build with {piece.broken}" if piece.broken else f"without `{piece.off}`"
+    return f"a build with {piece.broken}" if piece.broken else f"without `{piece.off.replace('+', '` and `')}`"
 
 
 def labour(pieces: Iterable[Piece], root: Path, jobs: int) -> Iterable[tuple[Piece, Found]]:

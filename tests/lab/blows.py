@@ -42,6 +42,7 @@ class Blow:
     alone: bool = False  # Spark is the engine's own
     kills: bool = True  # it ends by a signal
     clock: bool = False  # its clock steps, too
+    may_fail: bool = False  # it may end with an error
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ def power_cut(scene: Scene) -> Blow:
 
 def disk_full(scene: Scene) -> Blow:
     """Some write of the engine is refused. It ends, or tries again: nobody kills it."""
-    return Blow("K21 disk full", plenty, inside(scene, full=scene.chance.randrange(1, 40)), kills=False)
+    return Blow("K21 disk full", plenty, inside(scene, full=scene.chance.randrange(1, 40)), kills=False, may_fail=True)
 
 
 def while_draining(scene: Scene) -> Blow:

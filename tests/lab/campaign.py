@@ -70,6 +70,7 @@ class Found:
         return not self.faults and not self.stories
 
 
+STUCK = "does not go on"  # by itself, though nothing hinders it
 Say = Callable[[str], None]
 
 
@@ -90,8 +91,19 @@ def harass(
     began = time.monotonic()
     while found.kills < kills and found.lives < 3 * kills + 10 and (found.clean or not until_red):
         blow = draw(scene)
-        struck = blows.deal(scene, blow)
         found.lives += 1
+        try:
+            struck = blows.deal(scene, blow)
+        except (AssertionError, TimeoutError) as e:
+            found.faults[STUCK] += 1
+            found.stories.append(f"blow {found.lives} ({blow.what}): {str(e)[-1500:]}")
+            break
+        if blow.strike is None and struck.ended.returncode > 0 and not blow.may_fail:
+            found.faults[STUCK] += 1
+            found.stories.append(
+                f"blow {found.lives} ({blow.what}): {struck.ended.out[-1500:]}{struck.ended.err[-500:]}"
+            )
+            break
         if struck.counted:
             found.blows[struck.what] += 1
             found.clock += blow.clock
@@ -102,12 +114,12 @@ def harass(
         if found.lives % 5 == 0 or struck.counted:
             _look(scene, found, f"{struck.what}, after {struck.step or 'the start'}")
         say(f"{name}: {found.kills}/{kills} {struck.what} → {struck.step} {struck.seconds:.1f} s")
-    if found.clean or not until_red:
+    if found.clean or (not until_red and STUCK not in found.faults):
         ended = scene.run()
         if scene.chained:  # the second pipeline may have looked before the first had delivered
             ended = scene.run()
         if ended.returncode != 0:
-            found.faults["does not end"] += 1
+            found.faults[STUCK] += 1
             found.stories.append(f"the last run ended with {ended.returncode}: {ended.out[-1500:]}{ended.err[-1500:]}")
         _look(scene, found, "the end", ended=True)
     found.records = len(scene.tally.fates)

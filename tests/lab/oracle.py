@@ -90,7 +90,7 @@ class Verdict:
         return not any(vars(self).values())
 
     def counts(self) -> Counter[str]:
-        return Counter({kind: len(found) for kind, found in vars(self).items()})
+        return Counter({kind.replace("_", " "): len(found) for kind, found in vars(self).items()})
 
     def __str__(self) -> str:
         found = [f"{len(v)} {kind.replace('_', ' ')}: {', '.join(v[:3])}" for kind, v in vars(self).items() if v]

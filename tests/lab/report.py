@@ -16,7 +16,7 @@ FAULTS = (
     "corrupted",
     "wrongly acked",
     "account",
-    "does not end",
+    "does not go on",
     "other",
 )
 WHERE = {
@@ -73,7 +73,8 @@ def page(command: str, founds: Sequence[Found], controls: Sequence[Control], min
 
 
 def red(control: Control) -> bool:
-    return bool(control.elsewhere) or (control.found is not None and not control.found.clean)
+    """Found by what it does: an error of the laboratory itself is none of that."""
+    return bool(control.elsewhere) or (control.found is not None and bool(control.found.faults.keys() - {"other"}))
 
 
 def _done(found: Found) -> Counter[str]:
@@ -92,14 +93,10 @@ def _destinations(by_scene: dict[str, list[Found]]) -> str:
     for name, founds in by_scene.items():
         faults = _sum(f.faults for f in founds)
         counts = [sum(f.kills for f in founds), sum(f.lives for f in founds), sum(f.records for f in founds)]
-        rows.append([WHERE[name], *(f"{n:,}" for n in counts), *(str(_count(faults, kind)) for kind in FAULTS)])
+        rows.append([WHERE[name], *(f"{n:,}" for n in counts), *(str(faults[kind]) for kind in FAULTS)])
         if repeated := sum(f.repeated for f in founds):
             rows[-1][0] += f"; {repeated:,} arrived twice, each in a batch that was under way"
     return _lines(head, rows)
-
-
-def _count(faults: Counter[str], kind: str) -> int:
-    return faults[kind] + (faults[kind.replace(" ", "_")] if " " in kind else 0)
 
 
 def _table(by_scene: dict[str, list[Found]], counts: Callable[[Found], Counter[str]], first: Sequence[str]) -> str:
@@ -119,12 +116,10 @@ def _controls(controls: Sequence[Control]) -> str:
         found = control.found
         if found is None:
             rows.append([control.what, "", f"not looked for here; red in {control.elsewhere}"])
-        elif found.clean:
-            rows.append([control.what, control.scene, f"**not found in {found.kills} kills**"])
+        elif red(control):
+            rows.append([control.what, control.scene, f"found after {found.kills} kills: {', '.join(found.faults)}"])
         else:
-            story = next(iter(found.stories), "")
-            kinds = ", ".join(kind.replace("_", " ") for kind in found.faults)
-            rows.append([control.what, control.scene, f"found after {found.kills} kills: {kinds or story[:80]}"])
+            rows.append([control.what, control.scene, f"**not found in {found.kills} kills**"])
     return _lines(["what is broken", "scene", "result"], rows)
 
 

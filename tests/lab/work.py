@@ -49,7 +49,7 @@ class Piece:
     scene: str
     kills: int
     seed: int
-    off: str = ""  # the safeguard that is switched off
+    off: str = ""  # the safeguard that is switched off, or two with a plus
     broken: str = ""  # the build that is broken
 
     @property
@@ -84,7 +84,7 @@ def run(piece: Piece, root: Path, gateway: Gateway, servers: scenes.Servers, say
         found = hosted.harass(piece.scene, folder, gateway, piece.kills, piece.seed, say)
     else:
         scene = scenes.scene(piece.scene, folder, gateway, servers, piece.seed)
-        off = (piece.off,) if piece.off else ()
+        off = tuple(piece.off.split("+")) if piece.off else ()
         found = campaign.harass(
             scene, piece.scene, piece.kills, off=off, broken=piece.broken, until_red=bool(piece.control), say=say
         )

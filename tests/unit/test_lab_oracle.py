@@ -40,7 +40,7 @@ def test_what_was_issued_is_there_once_and_the_account_says_so() -> None:
 def test_each_kind_of_fault_is_seen_and_named() -> None:
     short = Account(read=5, acked=5, totals={"out": (2, 1, 1, 0)})
     longer = Account(read=5, acked=5, totals={"out": (4, 1, 1, 0)})
-    assert kinds(look(LINES[:2], account=short)) == {"missing", "wrongly_acked"}
+    assert kinds(look(LINES[:2], account=short)) == {"missing", "wrongly acked"}
     assert kinds(look([*LINES, LINES[2]], account=longer)) == {"duplicated"}
     assert kinds(look([*LINES, f"f0:9:go:{PAD}"])) == {"invented"}
     assert kinds(look([*LINES, "half a li"])) == {"invented"}
@@ -65,18 +65,18 @@ def test_a_dead_letter_is_of_a_bad_record_once() -> None:
 @pytest.mark.parametrize(("acked", "wrong"), [(0, False), (3, False), (4, True), (5, True)])
 def test_while_it_goes_on_only_what_was_acked_must_be_there(acked: int, wrong: bool) -> None:
     found = look(LINES[:1], account=Account(read=5, acked=acked), ended=False)
-    assert kinds(found) == ({"wrongly_acked"} if wrong else set())
+    assert kinds(found) == ({"wrongly acked"} if wrong else set())
 
 
 def test_what_the_source_has_put_away_was_acked() -> None:
-    assert kinds(look(LINES[:1], account=Account(), ended=False, gone={"f0"})) == {"wrongly_acked"}
+    assert kinds(look(LINES[:1], account=Account(), ended=False, gone={"f0"})) == {"wrongly acked"}
     assert look(LINES[:1], account=Account(), ended=False, gone={"f1"}).clean
 
 
 def test_what_a_place_between_has_was_not_acked_too_early() -> None:
     waiting = {"f0:3", "f0:4"}
     assert look(LINES[:1], account=Account(5, 5), ended=False, between=waiting).clean
-    assert kinds(look(LINES[:1], account=Account(5, 5), ended=False, between={"f0:3"})) == {"wrongly_acked"}
+    assert kinds(look(LINES[:1], account=Account(5, 5), ended=False, between={"f0:3"})) == {"wrongly acked"}
 
 
 def test_partitions_keep_an_order_each_and_tables_none() -> None:
