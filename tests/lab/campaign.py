@@ -30,6 +30,8 @@ STEPS = {
     "K7": "K7 prepared",
     "commit": "K7 prepared",
     "K6a": "K6a inside the commit (K17, K18)",
+    "send": "K7 prepared",
+    "sent": "K6a inside the commit (K17, K18)",
     "K8": "K8 committed",
     "ledger:done": "K8 committed",
     "done": "done",

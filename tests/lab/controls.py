@@ -1,7 +1,7 @@
 """What the laboratory must find when it is broken on purpose, and where.
 
-A safeguard may need a fault that the laboratory does not have (a second engine, a log that was damaged). Those have a control among the tests;
-`elsewhere` finds it.
+A safeguard may need a fault that the laboratory does not have (a second engine, a log that was damaged). Those have a control among the
+tests; `elsewhere` finds it.
 """
 
 from __future__ import annotations

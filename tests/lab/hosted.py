@@ -81,7 +81,9 @@ def harass(
     for what, n in tally.kills.items():
         point = what.rpartition(" at ")[2] if what.startswith("engine at ") else ""
         found.blows[point or what] += n
-        found.steps[STEPS.get(point, point) or what] += n
+        at = next((name for name in ("K12", "K13") if name in what), point)
+        if at in STEPS:
+            found.steps[STEPS[at]] += n
     found.lives = case.runs
     faults = list(tally.faults)
     case.armed = None
