@@ -7,6 +7,7 @@ tests; `elsewhere` finds it.
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 from penstock.testing.faults import SAFEGUARDS
@@ -30,15 +31,21 @@ OFF = {
 }
 
 
+@cache
+def _lines() -> list[tuple[str, str]]:
+    """Of all tests, those that may switch something off: with the file."""
+    return [
+        (line, str(path.relative_to(TESTS.parent)))
+        for path in sorted(TESTS.glob("*/test_*.py"))
+        for line in path.read_text().splitlines()
+        if "off" in line or "safeguard" in line
+    ]
+
+
 def elsewhere(safeguard: str) -> str:
     """A test that switches it off, or names it as that of its row."""
     quoted = re.compile(rf"[\"']{re.escape(safeguard)}[\"']")
-    found = [
-        ("off" not in line, str(path.relative_to(TESTS.parent)))
-        for path in sorted(TESTS.glob("*/test_*.py"))
-        for line in path.read_text().splitlines()
-        if quoted.search(line) and ("off" in line or "safeguard" in line)
-    ]
+    found = [("off" not in line, file) for line, file in _lines() if quoted.search(line)]
     return min(found)[1] if found else ""
 
 

@@ -1,0 +1,73 @@
+"""The page of the laboratory says what was found, what was missed, and what was not found out."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.lab import controls, report, work
+from tests.lab.campaign import STEPS, Found
+from tests.lab.report import Control
+
+
+def _found(**more: object) -> Found:
+    given = {
+        "blows": Counter(K7=3, **{"power cut": 1}),
+        "steps": Counter({"K7 prepared": 3}),
+        "lives": 5,
+        "records": 90,
+    }
+    return Found("files", 1, ("files",), **{**given, **more})  # type: ignore[arg-type]
+
+
+def test_kills_are_counted_by_destination_by_step_and_by_kind() -> None:
+    page = report.page("make crash N=4 SEED=1", [_found(), _found()], [], 2)
+    assert "`make crash N=4 SEED=1`: 8 kills and 10 starts in 2 minutes, 180 records, no fault." in page
+    assert "| `files` | 8 | 10 | 180 | 0 |" in page
+    assert "| K7 prepared | 6 | 6 |" in page
+    assert "| killed at a named point | 6 | 6 |" in page
+    assert "| power cut | 2 | 2 |" in page
+
+
+def test_a_step_that_was_missed_is_named() -> None:
+    page = report.page("", [_found()], [], 1)
+    assert "Steps that no kill has hit: " in page
+    assert "K9 dead letters" in page
+    whole = _found(steps=Counter(STEPS.values()))
+    assert "Every step was hit." in report.page("", [whole], [], 1)
+
+
+def test_a_fault_is_told_with_its_story() -> None:
+    page = report.page("", [_found(faults=Counter(missing=2), stories=["blow 3: files0: 2 missing"])], [], 1)
+    assert "**faults: 2 missing**" in page
+    assert "- files, seed 1: blow 3: files0: 2 missing" in page
+
+
+def test_a_control_is_red_by_what_was_lost_and_not_by_an_error_of_the_laboratory() -> None:
+    lost = Control("a", "files", _found(faults=Counter(missing=2), stories=["lost"]))
+    failed = Control("b", "files", _found(faults=Counter(other=1), stories=["the campaign itself failed"]))
+    clean = Control("c", "files", _found())
+    test = Control("d", "", None, "tests/x.py")
+    assert [report.red(c) for c in (lost, failed, clean, test)] == [True, False, False, True]
+    page = report.page("", [], [lost, failed, clean, test], 1)
+    assert "| a | files | found after 4 kills: missing |" in page
+    assert "| c | files | **not found in 4 kills** |" in page
+    assert "red in tests/x.py" in page
+
+
+def test_every_scene_gets_kills_and_a_seed_of_its_own() -> None:
+    pieces = work.pieces(1000, 7)
+    assert {p.scene for p in pieces} == set(work.SHARES) == set(report.WHERE)
+    assert abs(sum(p.kills for p in pieces) - 1000) < 15
+    assert len({p.seed for p in pieces}) == len(pieces)
+    assert pieces == work.pieces(1000, 7) != work.pieces(1000, 8)
+    assert {p.scene for p in work.pieces(20, 7, ["kafka"])} == {"kafka"}
+    assert all(p.kills for p in work.pieces(5, 7))
+
+
+def test_every_safeguard_is_missed_here_or_has_a_control_among_the_tests() -> None:
+    assert all(controls.others().values())
+
+
+def test_what_a_worker_found_comes_back_as_it_was() -> None:
+    found = _found(faults=Counter(missing=1), stories=["x"])
+    assert work.from_json(work.to_json(found)) == found
