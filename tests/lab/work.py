@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.lab import campaign, hosted, scenes
+from tests.lab import campaign, controls, hosted, scenes
 from tests.lab.campaign import Found
 from tests.support import delta, zygote
 from tests.support.harness import Gateway, end_children
@@ -84,10 +84,19 @@ def run(piece: Piece, root: Path, gateway: Gateway, servers: scenes.Servers, say
         found = hosted.harass(piece.scene, folder, gateway, piece.kills, piece.seed, say)
     else:
         scene = scenes.scene(piece.scene, folder, gateway, servers, piece.seed)
-        off = tuple(piece.off.split("+")) if piece.off else ()
-        found = campaign.harass(
-            scene, piece.scene, piece.kills, off=off, broken=piece.broken, until_red=bool(piece.control), say=say
-        )
+        if piece.control:
+            found = campaign.harass(
+                scene,
+                piece.scene,
+                piece.kills,
+                draw=lambda scene: controls.draw(scene, piece.control),
+                off=tuple(piece.off.split("+")) if piece.off else (),
+                broken=piece.broken,
+                until_red=True,
+                say=say,
+            )
+        else:
+            found = campaign.harass(scene, piece.scene, piece.kills, say=say)
     if found.clean or piece.control:
         shutil.rmtree(folder, ignore_errors=True)
     else:
