@@ -114,6 +114,42 @@ def test_what_is_bad_at_one_destination_goes_only_there(make_case: MakeCase) -> 
         assert ids(case.root / name) == sorted(issued)
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_destination_that_is_gone_keeps_its_dead_letters_and_stops_nothing(make_case: MakeCase, begun: bool) -> None:
+    """Also where its replay was begun before: that batch is given up."""
+    case = make_case("case")
+    issued = write_json(case.inp, 1, 10)
+    case.finish(pipeline=f"{PIPELINES}:one_of_two")
+    mended(case.root).touch()
+    ask(case)
+    if begun:
+        assert case.run(pipeline=f"{PIPELINES}:one_of_two", kill_at="K2").killed
+    write_json(case.inp, 1, 10, first=1)
+    case.finish(pipeline=f"{PIPELINES}:one_alone")
+    assert len(ids(case.root / "one")) == 20
+    gone = "replay.destination-gone"
+    assert case.rows("SELECT DISTINCT state, tries, code, replay FROM nack") == [("open", 1, gone, None)]
+    assert case.rows("SELECT count(*) FROM snapshot WHERE state = 'open'") == [(0,)]
+    ask(case)
+    case.finish(pipeline=f"{PIPELINES}:one_of_two")
+    assert set(issued) <= set(ids(case.root / "two"))
+    assert states(case) == {"replayed": 2}
+
+
+def test_what_was_dropped_when_its_replay_had_begun_is_not_delivered(make_case: MakeCase) -> None:
+    case = make_case("case")
+    issued = write_json(case.inp, 1, 10)
+    case.finish(pipeline=f"{PIPELINES}:two")
+    mended(case.root).touch()
+    ask(case)
+    assert case.run(pipeline=f"{PIPELINES}:two", kill_at="K2").killed
+    decisions.drop(case.state / "ledger.db", [Wanted(where="position like '%#2'")], WHY)
+    case.finish(pipeline=f"{PIPELINES}:two")
+    for name in ("one", "two"):
+        assert ids(case.root / name) == sorted(set(issued) - {"f00000:2"})
+    assert states(case) == {"dropped": 1, "replayed": 1}
+
+
 def test_of_a_record_that_was_split_only_the_parts_that_failed_come_back(make_case: MakeCase) -> None:
     case = make_case("case")
     issued = write_json(case.inp, 1, 4)

@@ -52,6 +52,14 @@ def one_of_two(root: str) -> list[Pipeline]:
     return [p.dead_letter_queue(window=0)]
 
 
+def one_alone(root: str) -> list[Pipeline]:
+    """The second destination was taken out."""
+    folder = Path(root)
+    alone = Pipeline("p").source("in", "files", path=folder / "in", batch={"max-files": 2})
+    alone.processor("decode", "json.decode").destination("one", "files", path=folder / "one")
+    return [alone.processor("encode-one", "json.encode", on="one").dead_letter_queue(window=0)]
+
+
 def in_parts(root: str) -> list[Pipeline]:
     """Each record becomes three, and the second of them is bad at first."""
     folder = Path(root)

@@ -152,7 +152,10 @@ def test_a_log_that_is_missing_hides_nothing_else(state: Hosted, tmp_path: Path)
         path.unlink()
     for _ in range(2):
         text = said(tmp_path)
-        assert "  log orders.in: there is none at .penstock/logs/orders.in\n" in text
+        assert (
+            "  log orders.in: there is none at .penstock/logs/orders.in; that of a queue is where the queue is\n"
+            in text
+        )
         assert "    batches have taken it up to offset 9\n" in text
         assert "→ out: 10 read = 10 delivered" in text
         assert "last batches" in text

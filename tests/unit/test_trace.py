@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -307,6 +308,67 @@ def test_a_replay_is_shown_with_the_record_it_is_about(state: Traced, tmp_path: 
     found = only(state.at("/in/a.txt#3"))
     assert [again.batch.batch for again in found.life.replays] == [s.batch]
     assert "replay" in penstock(tmp_path, "trace", "--position", "/in/a.txt#3").stdout
+
+
+def bad_at(seq: int, destination: str = "") -> Nack:
+    return nack(seq, destination, position=f"/in/a.txt#{seq}".encode())
+
+
+def again(
+    state: Traced, seqs: tuple[int, ...], *, bad: tuple[Nack, ...] = (), to: str = "", out: tuple[str, ...] = ("out",)
+) -> Snapshot:
+    """A replay of these records, in which some are bad again."""
+    lane = state.ledger.lane("orders", "in~replay")
+    letters = [[seq, 0, 1] for seq in seqs]
+    position = {"replay": 1, "start": "start", "destination": to, "node": "", "letters": letters}
+    s = state.ledger.take(lane, Ranges((Range(f"replay of {seqs} to {to}", position, seqs[0], 1),), seqs[-1] + 1))[0]
+    state.ledger._db.execute("UPDATE nack SET replay = 1 WHERE state = 'open'")
+    state.finish(s, len(seqs), nacks=bad, out=out)
+    return s
+
+
+def replays(found: Found) -> list[dict[str, Fate]]:
+    return [{a.destination: a.fate for a in one.arrivals} for one in found.life.replays]
+
+
+def test_a_replay_in_which_the_record_failed_again_is_not_called_delivered(state: Traced, tmp_path: Path) -> None:
+    state.batch_of(file(), next_seq=1002, nacks=(bad_at(3), bad_at(4)))
+    again(state, (3, 4), bad=(bad_at(3), bad_at(4)))
+    again(state, (3, 4), bad=(bad_at(4),))
+    assert replays(only(state.at("/in/a.txt#3"))) == [{"out": Fate.DEAD_LETTERED}, {"out": Fate.DELIVERED}]
+    assert replays(only(state.at("/in/a.txt#4"))) == [{"out": Fate.DEAD_LETTERED}, {"out": Fate.DEAD_LETTERED}]
+    shown = penstock(tmp_path, "trace", "--position", "/in/a.txt#4").stdout
+    assert shown.count("    → out: dead-lettered, ") == 2
+    assert "hash-2-out" in shown
+
+
+def test_a_replay_that_failed_at_one_of_two_destinations_is_delivered_at_the_other(state: Traced) -> None:
+    s = state.take_of(file(), next_seq=1002, targets=("eu", "us"))
+    state.finish(s, nacks=(bad_at(3),), out=("eu", "us"))
+    late = replace(bad_at(3, "eu"), at=2**50)
+    again(state, (3,), bad=(late,), out=("eu", "us"))
+    again(state, (3,), to="eu", out=("eu",))
+    found = replays(only(state.at("/in/a.txt#3")))
+    assert found[0]["eu"] is Fate.DEAD_LETTERED
+    assert found[1] == {"eu": Fate.DELIVERED}
+
+
+def test_of_a_replay_that_was_cut_the_half_with_the_record_is_shown(state: Traced) -> None:
+    state.batch_of(file(), next_seq=1002, nacks=(bad_at(3), bad_at(7)))
+    lane = state.ledger.lane("orders", "in~replay")
+    position = {"replay": 1, "start": "start", "destination": "", "node": "", "letters": [[3, 0, 1], [7, 0, 1]]}
+    s = state.ledger.take(lane, Ranges((Range("replay", position, 3, 1),), 8))[0]
+    halves = state.ledger.split(s, *s.ranges.split(5), "killed")
+    for half in halves:
+        state.finish(half, 1)
+    for n, half in zip((3, 7), halves, strict=True):
+        assert [one.batch.batch for one in only(state.at(f"/in/a.txt#{n}")).life.replays] == [half.batch]
+
+
+def test_a_place_in_a_file_may_be_named_from_where_one_is(state: Traced, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").touch()
+    state.batch_of(file(str(tmp_path / "a.txt")), next_seq=1002)
+    assert f"position  {tmp_path}/a.txt#3" in penstock(tmp_path, "trace", "--position", "a.txt#3").stdout
 
 
 # -- finding the batch ----------------------------------------------------------------------------------------------

@@ -219,6 +219,11 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "`--where` is not one SQL condition over the columns that there are",
             "see the message: it lists the columns",
         ),
+        "dlq.not-here": Code(
+            "refused",
+            "`dlq replay --run` names no pipeline that has dead letters like that",
+            "name the file that has the pipeline, with the id that it had",
+        ),
         "dlq.running": Code(
             "refused",
             "`dlq replay --run` while an engine has the state folder",
@@ -536,11 +541,6 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "more bad records than `dead-letter-queue` allows; everything before the record is delivered, it is held",
             "[deal with dead letters](../how-to/dead-letters.md#held)",
         ),
-        "replay.destination-gone": Code(
-            "stop",
-            "dead letters are to be replayed to a destination that is not in the pipeline any more",
-            "put it back, or drop them: `penstock dlq drop`",
-        ),
         "dead-letters.gone": Code(
             "stop",
             "prepared dead letters are missing in the state folder",
@@ -614,6 +614,11 @@ SECTIONS: Mapping[str, Mapping[str, Code]] = {
             "correct the record, or widen the type",
         ),
         "record.skipped": Code("nack", "a destination had refused it, and a person wanted it to be skipped"),
+        "replay.destination-gone": Code(
+            "nack",
+            "a dead letter could not be replayed: its destination is not in the pipeline any more",
+            "put the destination back and replay it again, or drop it: `penstock dlq drop`",
+        ),
         "replay.no-record": Code(
             "nack",
             "a dead letter could not be replayed: its record is not kept, or its file is gone from the state folder",

@@ -310,18 +310,27 @@ def checked(where: str | None) -> str | None:
     import sqlglot
     from sqlglot.errors import SqlglotError
 
-    from penstock.ledger.look import COLUMNS
+    from penstock.ledger.look import COLUMNS, tried
 
     try:
         condition = sqlglot.condition(where, dialect="sqlite")
         names = {c.name.lower() for c in condition.find_all(sqlglot.exp.Column)}
     except SqlglotError as e:
-        raise UsageError(f"--where {where} is no SQL condition", code="dlq.where", why=str(e).split("\n")[0]) from e
+        hint = "write a condition such as \"error LIKE '%date%' AND tries = 0\", and nothing behind it"
+        raise UsageError(f"--where {where} is no SQL condition", code="dlq.where", why=_place(e), hint=hint) from e
     if unknown := sorted(names - set(COLUMNS)):
         raise UsageError(
             f"--where: there is no column {unknown[0]!r}", code="dlq.where", hint=f"there are {', '.join(COLUMNS)}"
         )
-    return condition.sql("sqlite")
+    sql = condition.sql("sqlite")
+    tried(sql)
+    return sql
+
+
+def _place(e: Exception) -> str:
+    """Where SQL is not understood. The parser's own words name its classes."""
+    at = next(iter(getattr(e.__cause__ or e, "errors", None) or ()), None)
+    return f"it is not understood from {at['highlight']!r} on" if at else ""
 
 
 def _refuse_to_drop(letters: Sequence[LetterView]) -> None:

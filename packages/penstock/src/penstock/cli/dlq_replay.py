@@ -3,7 +3,9 @@ runs, the next one that is started, or one that does nothing else (`--run`)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +13,10 @@ from penstock.cli.dlq import _chosen, _unclear, _which, checked
 from penstock.cli.options import state_option
 from penstock.errors import UsageError
 from penstock.ledger import NackState
+
+if TYPE_CHECKING:
+    from penstock.ledger.look import Wanted
+    from penstock.pipeline import Pipeline
 
 
 @click.command()
@@ -57,7 +63,7 @@ def replay(
     from penstock.cli.operate import who
     from penstock.cli.printer import err
     from penstock.cli.shown import count
-    from penstock.cli.state import engine, option
+    from penstock.cli.state import ask, engine, option
     from penstock.engine.lock import StateFolder
     from penstock.ledger import decisions
     from penstock.ledger.look import LetterView, Wanted
@@ -84,6 +90,7 @@ def replay(
             why=str(running),
             hint="leave --run out: the engine replays them itself, with the pipeline as it was started",
         )
+    pipelines = _found(paths, state, wanted) if paths else []
     asked = decisions.replay(StateFolder(state).ledger, wanted, start, {"by": who()})
     for name, n in sorted(asked.items()):
         err(f"{name}: {count(n, 'dead letter')} to be replayed")
@@ -95,14 +102,35 @@ def replay(
     if not asked and not held:
         err("Nothing to replay: there are no open dead letters like that, or they wait for a replay already.")
     if paths:
-        _run(context, paths, state)
+        waiting, here = ask(state, lambda view: view.replaying()), {p.id for p in pipelines}
+        for name in sorted(waiting - here):
+            err(f"  {name} is not in what --run names: what waits for a replay there waits until it runs")
+        if waiting & here:
+            _run(context, pipelines, state)
     elif asked and running.running:
         err("  the engine that is running does it now, with the pipeline as it was when it was started")
     elif asked:
         err(f"  it is done when the pipeline runs again, or now: penstock dlq replay --all --run FILE{option(state)}")
 
 
-def _run(context: click.Context, paths: tuple[Path, ...], state: Path) -> None:
+def _found(paths: tuple[Path, ...], state: Path, wanted: Sequence[Wanted]) -> list[Pipeline]:
+    """The pipelines of `--run`. What is wrong with them is said before anything is written down."""
+    from penstock.cli.state import ask
+    from penstock.pipeline import Pipeline
+
+    pipelines = Pipeline.from_files(paths)
+    here = {p.id for p in pipelines}
+    names = ask(state, lambda view: {name for w in wanted for name in view.pipelines_of(w)})
+    if names and not names & here:
+        raise UsageError(
+            f"There are dead letters of {', '.join(sorted(names))}, and --run names only {', '.join(sorted(here)) or 'nothing'}",
+            code="dlq.not-here",
+            hint="name the file that has the pipeline, with the id that it had when it ran; nothing was written down",
+        )
+    return pipelines
+
+
+def _run(context: click.Context, pipelines: Sequence[Pipeline], state: Path) -> None:
     """An engine that replays and does nothing else. Also what was asked for before."""
     from penstock.cli.ending import Ran, ending
     from penstock.cli.face import shown
@@ -111,11 +139,13 @@ def _run(context: click.Context, paths: tuple[Path, ...], state: Path) -> None:
     with shown(as_json=False) as face:
         from penstock import pipeline
 
-        pipelines = pipeline.Pipeline.from_files(paths)
         face.alone = len(pipelines) == 1
         summary = pipeline.run(
             pipelines, once=True, state=state, report=face.event, started=face.started, only_replays=True
         )
-    err(ending(summary, Ran(state=state, command="", once=True)))
+    interrupts = face.interrupts.count
+    err(ending(summary, Ran(state=state.absolute(), once=True, forced=interrupts > 1, replays=not interrupts)))
     if not summary.ok:
         context.exit(1)
+    if interrupts > 1:
+        context.exit(130)

@@ -39,6 +39,7 @@ class Ran:
     looked: Mapping[tuple[str, str], str] = field(default_factory=dict)  # where each source of a pipeline looks
     no_files: frozenset[tuple[str, str]] = frozenset()  # sources of a pipeline that read something else
     at_most_once: frozenset[str] = frozenset()  # pipelines
+    replays: bool = False  # only dead letters were to be replayed
     letter: str = ""  # the id of the dead letter, where there is only one
 
 
@@ -80,7 +81,7 @@ def _status(p: PipelineResult, ran: Ran) -> str:
     if p.error is not None:
         return f"degraded after {took}" if p.lanes else "degraded, nothing was run"
     if not p.lanes:
-        return "stopped before anything was read"
+        return "nothing waits for a replay" if ran.replays else "stopped before anything was read"
     unfinished = ran.forced or not ran.once or any(lane.remaining for lane in p.lanes)
     return f"stopped after {took}" if unfinished else f"done in {took}"
 

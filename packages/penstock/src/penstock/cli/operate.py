@@ -316,6 +316,7 @@ def _left(remaining: Mapping[str, Mapping[str, Any]]) -> str:
     """What a stop could not finish."""
     from penstock.cli.shown import count
 
+    remaining = {source: n for source, n in remaining.items() if n["records"] != 0}  # what is only to be written down
     if not remaining:
         return "nothing remains"
     texts = []

@@ -58,9 +58,9 @@ def step(
         found = [p for p in pipeline.Pipeline.from_files([file or state.absolute().parent]) if p.id == id]
         if not found:
             raise UsageError(
-                f"There is no pipeline {id!r} beside {state}",
+                f"There is no pipeline {id!r} {f'beside {state}' if file is None else f'in {file}'}",
                 code="state.unknown-pipeline",
-                hint="name its file with --file",
+                hint="name the file that has it, by the id that it had when it ran, with --file",
             )
         face.alone = True
         decisions.note(StateFolder(state).ledger, id, "step", {"source": source, "records": count, "by": who()})
@@ -68,12 +68,13 @@ def step(
             found, once=True, state=state, report=face.event, started=face.started, steps=(source, count)
         )
     [result] = summary.pipelines
+    forced = face.interrupts.count > 1
     if not as_json:
-        err(ending(summary, Ran(state=state, command="", once=True)))
+        err(ending(summary, Ran(state=state.absolute(), once=True, forced=forced)))
     else:
         read = sum(lane.read for lane in result.lanes if lane.source == source)
         _told(read, str(result.error) if result.error else None, id, source, as_json)
-    context.exit(0 if summary.ok else 1)
+    context.exit((130 if forced else 0) if summary.ok else 1)
 
 
 def _told(read: int, error: str | None, id: str, source: str, as_json: bool) -> None:
@@ -170,7 +171,7 @@ def skip(
 
 def _place(state: Path, pipeline: str, source: str, which: _Which) -> tuple[int, str, int]:
     """The lane, and where the record is in it: its seq where a batch has it, else its number in its strand."""
-    from penstock.cli.trace import Asked, as_bytes
+    from penstock.cli.trace import Asked, as_position
 
     asked = Asked(state, pipeline, source, None, 1, time.monotonic() + SECONDS)
     if which.id is not None:
@@ -178,7 +179,7 @@ def _place(state: Path, pipeline: str, source: str, which: _Which) -> tuple[int,
     elif which.offset is not None:
         answers = asked.offset(which.offset)
     else:
-        answers = asked.position(as_bytes(which.position or "", "--position"))
+        answers = asked.position(as_position(which.position or ""))
     found = [one for answer in answers if isinstance(answer, list) for one in answer]
     if found:
         return _of_a_batch(found[-1], which)
@@ -211,7 +212,7 @@ def _not_read_yet(state: Path, pipeline: str, source: str, which: _Which) -> tup
     from penstock import deadletters
     from penstock.cli.log_names import LOGS, is_log
     from penstock.cli.state import ask
-    from penstock.cli.trace import as_bytes
+    from penstock.cli.trace import as_position
     from penstock.connectors.places import NUMBERINGS
     from penstock.log import Reader
 
@@ -229,7 +230,7 @@ def _not_read_yet(state: Path, pipeline: str, source: str, which: _Which) -> tup
         if strand:
             return lane, strand, which.offset
     elif which.position is not None and not is_log(folder):
-        position = as_bytes(which.position, "--position")
+        position = as_position(which.position)
         for how in NUMBERINGS:
             named = how.named(position)
             if named is not None and (named.strand or strand):

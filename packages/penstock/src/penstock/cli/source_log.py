@@ -86,7 +86,7 @@ class SourceLog:
     def _size(self, state: Path) -> str:
         v = self.view
         if v is None:
-            return f"there is none at {state / LOGS / self.name}"
+            return f"there is none at {state / LOGS / self.name}; that of a queue is where the queue is"
         if v.end is None or v.first is None:
             return "it can't be read"
         if v.end == v.first:

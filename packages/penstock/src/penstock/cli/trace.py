@@ -98,7 +98,7 @@ def trace(
     elif offset is not None:
         answers = asked.offset(offset)
     elif position is not None:
-        answers = asked.position(as_bytes(position, "--position"))
+        answers = asked.position(as_position(position))
     else:
         answers = asked.key(as_bytes(key or "", "--key"))
     found = [one for answer in answers if isinstance(answer, list) for one in answer]
@@ -131,6 +131,14 @@ def as_bytes(text: str, option: str) -> bytes:
             why=str(e),
             hint="hex: is followed by pairs of hexadecimal digits, base64: by Base64; anything else is text",
         ) from None
+
+
+def as_position(text: str) -> bytes:
+    """A place in a file may be named from here: what `files` gives its records has the whole path."""
+    path, sign, place = text.rpartition("#")
+    if sign and place.isdigit() and not Path(path).is_absolute() and Path(path).is_file():
+        text = f"{Path(path).absolute()}#{place}"
+    return as_bytes(text, "--position")
 
 
 class Asked:

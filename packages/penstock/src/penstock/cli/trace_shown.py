@@ -156,6 +156,8 @@ def _again(again: Again) -> Iterator[str]:
     yield f"  replay    batch {again.batch.batch} of the replays, {again.batch.state.value}, taken {when(again.batch.time)}"
     for a in again.arrivals:
         yield f"    → {a.destination or 'everywhere'}: {_fate(a)}"
+        if a.delivery is not None:
+            yield f"        delivery {a.delivery.hash}"
 
 
 def _ack(life: Life) -> str:

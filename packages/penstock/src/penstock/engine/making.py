@@ -115,7 +115,7 @@ class Maker:
         if running.plan.lane is None:
             return None
         like = running.plan.lane(source)
-        of = ReplaySource(like.source, running.plan.id, self.state, self.ledger)
+        of = ReplaySource(like.source, running.plan.id, self.state, self.ledger, tuple(like.targets))
         return self.lane(running.plan, replace(like, source=of, dlq=None, replays=True), running.stop)
 
     def part_with(self, running: Sequence[Running]) -> None:

@@ -21,9 +21,9 @@ from penstock.deadletters import About
 from penstock.engine import aside
 from penstock.engine.batch.context import Guarantee, Target, Work
 from penstock.engine.gate import Window
-from penstock.errors import Stop
+from penstock.errors import InputChanged
 from penstock.ledger import Ledger, Snapshot
-from penstock.ledger.replays import Chosen
+from penstock.ledger.replays import Chosen, letters_in
 from penstock.native import (
     Columns,
     Known,
@@ -56,12 +56,20 @@ _WHY = {
 class ReplaySource(NativeSource[None]):
     """The dead letters of a source that are to be replayed. One batch at a time: what is next is known when the last one is done."""
 
-    def __init__(self, original: NativeSource[Any], pipeline: str, state: Path, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        original: NativeSource[Any],
+        pipeline: str,
+        state: Path,
+        ledger: Ledger,
+        destinations: Collection[str],
+    ) -> None:
         super().__init__(None, original.source_id)
         self._original = original
         self._pipeline = pipeline
         self._state = state
         self._ledger = ledger
+        self._destinations = destinations
         self._about = About()
         self.inside: Shape | None = None  # of the batch at hand, where it begins inside the pipeline; else None
         self.shape = original.shape
@@ -82,6 +90,12 @@ class ReplaySource(NativeSource[None]):
 
     def available(self, known: Known, limits: Limits) -> Ranges | None:  # noqa: ARG002
         while (chosen := self._ledger.next_letters(self._lane, one_batch=self._apart)) is not None:
+            if chosen.destination and chosen.destination not in self._destinations:
+                why = f"{chosen.destination!r} is not in the pipeline any more: put it back and replay this again, or drop it"
+                self._ledger.cannot_replay(
+                    self._lane, chosen, chosen.letters, code="replay.destination-gone", error=why
+                )
+                continue
             good = self._readable(chosen)
             if good:
                 return _ranges(replace(chosen, letters=good), tuple(known.strands))
@@ -105,6 +119,12 @@ class ReplaySource(NativeSource[None]):
             wanted.setdefault(batch, []).append((seq, part))
         for batch, keys in wanted.items():
             yield from deadletters.find(self._state, self._pipeline, self.source_id, batch, keys, destination, what)
+
+    def taken_back(self, r: Range) -> bool:
+        of = r.position
+        letters = tuple(letters_in(r))
+        chosen = Chosen(of["replay"], of["start"], of["destination"], of["node"], letters)
+        return self._ledger.taken_back(self._lane, chosen)
 
     def begin(self, ranges: Ranges) -> None:
         """The payload's shape, and what decodes it, are those of the batch that the dead letters are of."""
@@ -230,20 +250,21 @@ def as_replay(work: Work) -> Work:
 
 def narrow(work: Work, s: Snapshot) -> Work:
     """What one batch needs: only the destinations that lack its records, and no processor that they have behind them. Where it can't
-    begin at the one that failed, because that is gone, works on columns with types, or got parts of records, it begins at the start."""
+    begin at the one that failed, because that is gone, works on columns with types, or got parts of records, it begins at the start.
+
+    A batch whose destination is gone, or of which something was dropped since it was begun, is given up: what is left of it comes anew."""
     of = s.ranges[0].position
     targets = dict(work.targets)
     nodes = work.nodes
     assert isinstance(work.source, ReplaySource)
     work.source.inside = None
+    if any(work.source.taken_back(r) for r in s.ranges):
+        raise InputChanged("some of its dead letters were dropped", reread=True)
     if of["destination"]:
         targets = {name: t for name, t in targets.items() if name == of["destination"]}
         if not targets:
-            raise Stop(
-                f"Dead letters are to be replayed to {of['destination']!r}, which is not in the pipeline any more",
-                code="replay.destination-gone",
-                hint="put the destination back, or drop these dead letters: penstock dlq drop --reason …",
-            )
+            why = f"{of['destination']!r} is not in the pipeline any more"
+            raise InputChanged(f"Dead letters are not replayed: {why}", reread=True)
     parts = {(seq, part) for seq, part, _ in of["letters"] if part}
     begins = _from(work, targets, of["destination"], of["node"]) if of["node"] and not parts else None
     if begins is not None:

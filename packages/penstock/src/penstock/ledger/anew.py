@@ -89,7 +89,8 @@ class Anew(Database):
                 f"{name} has an unfinished batch and can't be {done}",
                 code="state.unfinished",
                 why=f"batch {found[0]} is {found[1]}",
-                hint="run the pipeline with --once first, so that recovery finishes it",
+                hint="run the pipeline with --once first, so that recovery finishes it; where a record is held, correct the cause before"
+                " that, or leave it out with penstock pipelines skip",
             )
 
     def _stand(self, db: sqlite3.Connection, lane: int, acked: int, known: Known | None) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from penstock.errors import LedgerError
 from penstock.ledger import readonly
 from penstock.ledger.api import NackState
-from penstock.ledger.look import Wanted
+from penstock.ledger.look import Wanted, condition
 from penstock.testing import faults
 
 WAIT = 10.0  # seconds for an engine that is writing
@@ -79,14 +79,15 @@ def note(path: Path, pipeline: str, what: str, detail: Mapping[str, Any]) -> Non
 
 def _open(db: sqlite3.Connection, wanted: Sequence[Wanted], more: str = "") -> dict[tuple[int, int, int, str], str]:
     """Open dead letters, and the pipeline of each."""
-    return {
-        (lane, seq, part, destination): pipeline
-        for w in wanted
-        for lane, seq, part, destination, pipeline in db.execute(
-            f"SELECT n.lane, n.seq, n.part, n.destination, l.pipeline FROM nack n{w.sql} AND n.state = 'open'{more}",
-            vars(w),
-        )
-    }
+    found = {}
+    for w in wanted:
+        with condition(w):
+            for *key, pipeline in db.execute(
+                f"SELECT n.lane, n.seq, n.part, n.destination, l.pipeline FROM nack n{w.sql} AND n.state = 'open'{more}",
+                vars(w),
+            ):
+                found[tuple(key)] = pipeline
+    return found
 
 
 def _now() -> int:

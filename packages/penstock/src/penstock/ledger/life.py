@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from penstock.ledger.api import Kind, Nack, NackState, State
+from penstock.ledger.replays import letters_in
 from penstock.ranges import Range, Ranges
 
 
@@ -190,6 +191,28 @@ def _fate_of(nacks: Sequence[Nack]) -> Fate:
         NackState.REPLAYED: Fate.REPLAYED,
     }
     return next(found for state, found in order.items() if state in states)
+
+
+def replayed(batches: Sequence[tuple[BatchRow, Sequence[DeliveryRow]]], nacks: Sequence[Nack]) -> Iterator[Again]:
+    """The replays of a record, the oldest first. Of a batch in which only some records failed again, the record's nacks say whether it is
+    one of them, and that it was replayed once more."""
+    sent = [{(r.position["destination"], x[0], x[1]) for r in row.ranges for x in letters_in(r)} for row, _ in batches]
+    for i, (row, deliveries) in enumerate(batches):
+        own = [n for n in nacks if (n.destination, n.seq, n.part) in sent[i]]
+        later = {key for keys in sent[i + 1 :] for key in keys}
+        failed = any(
+            n.state in (NackState.OPEN, NackState.DROPPED) or (n.destination, n.seq, n.part) in later for n in own
+        )
+        made = {n.destination for n in nacks if n not in own and n.at >= row.time}
+        found = []
+        for a in arrivals(row, deliveries, (), ()):
+            if a.delivery is not None and a.delivery.nacked and a.fate is not Fate.PENDING:
+                if row.state is not State.DONE:
+                    a = replace(a, fate=Fate.PENDING, among=None)
+                elif failed or a.destination in made:
+                    a = replace(a, fate=Fate.DEAD_LETTERED, among=None)
+            found.append(a)
+        yield Again(row, tuple(found))
 
 
 def acked(lane: LaneAt, row: BatchRow | None, batch: int, seqs: tuple[int, int]) -> bool | None:

@@ -8,14 +8,17 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from penstock.errors import UsageError
 from penstock.ledger import readonly
 from penstock.ledger.api import Nack, NackState, State
+from penstock.ledger.replays import SUFFIX, replays
 from penstock.ledger.trace import Trace
 
 T = TypeVar("T")
@@ -145,6 +148,37 @@ class Wanted:
         return f"{_WANTED} AND EXISTS (SELECT 1 FROM (SELECT {columns}) WHERE {self.where}\n)"
 
 
+@contextmanager
+def condition(wanted: Wanted) -> Iterator[None]:
+    """SQL that a person wrote, where it can't be answered, is not taken for a ledger that can't be read."""
+    try:
+        yield
+    except sqlite3.Error as e:
+        if wanted.where is None or getattr(e, "sqlite_errorcode", sqlite3.SQLITE_ERROR) != sqlite3.SQLITE_ERROR:
+            raise
+        raise unanswerable(wanted.where, e) from e
+
+
+def unanswerable(where: str, e: sqlite3.Error) -> UsageError:
+    return UsageError(
+        f"--where {where} can't be answered",
+        code="dlq.where",
+        why=str(e),
+        hint=f"SQLite is asked, about {', '.join(COLUMNS)}",
+    )
+
+
+def tried(where: str) -> None:
+    """On a dead letter that has nothing: what names something else than its columns is refused before a ledger is asked."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        try:
+            db.execute(
+                f"SELECT 1 FROM (SELECT {', '.join(f'NULL AS {name}' for name in COLUMNS)}) WHERE {where}\n"
+            ).fetchall()
+        except sqlite3.Error as e:
+            raise unanswerable(where, e) from None
+
+
 COLUMNS = {  # what `where` may ask for
     "id": "n.id",
     "pipeline": "l.pipeline",
@@ -187,13 +221,18 @@ class View:
     def _rows(self, sql: str, parameters: Any = ()) -> list[Any]:
         return self._db.execute(sql, parameters).fetchall()
 
+    def _where(self, sql: str, wanted: Wanted, **more: Any) -> list[Any]:
+        """With the condition that a person wrote, which may raise on what is there."""
+        with condition(wanted):
+            return self._rows(sql, {**vars(wanted), **more})
+
     # -- lanes ----------------------------------------------------------------------------------------------------
 
     def pipelines(self) -> list[str]:
         return [name for (name,) in self._rows("SELECT DISTINCT pipeline FROM lane ORDER BY 1")]
 
     def sources(self) -> list[str]:
-        return [name for (name,) in self._rows("SELECT DISTINCT source FROM lane ORDER BY 1")]
+        return [name for (name,) in self._rows("SELECT DISTINCT source FROM lane ORDER BY 1") if not replays(name)]
 
     def lanes(self, pipeline: str | None = None) -> list[LaneView]:
         """By name."""
@@ -312,33 +351,49 @@ class View:
 
     def states(self, wanted: Wanted) -> dict[NackState, int]:
         """How many there are in each state."""
-        rows = self._rows(f"SELECT n.state, count(*) FROM nack n{wanted.sql} GROUP BY 1", vars(wanted))
+        rows = self._where(f"SELECT n.state, count(*) FROM nack n{wanted.sql} GROUP BY 1", wanted)
         return {NackState(state): n for state, n in rows}
 
     def codes(self, wanted: Wanted) -> dict[str, int]:
         """How many there are of each code, the most first."""
         return dict(
-            self._rows(f"SELECT n.code, count(*) FROM nack n{wanted.sql} GROUP BY 1 ORDER BY 2 DESC, 1", vars(wanted))
+            self._where(f"SELECT n.code, count(*) FROM nack n{wanted.sql} GROUP BY 1 ORDER BY 2 DESC, 1", wanted)
         )
+
+    def pipelines_of(self, wanted: Wanted) -> set[str]:
+        """Those that have dead letters like that."""
+        return {name for (name,) in self._where(f"SELECT DISTINCT l.pipeline FROM nack n{wanted.sql}", wanted)}
+
+    def replaying(self) -> set[str]:
+        """Pipelines with dead letters that somebody wants to be replayed, and that are not yet."""
+        rows = self._rows(
+            "SELECT l.pipeline FROM replay r JOIN lane l ON l.id = r.lane WHERE r.state = 'asked'"
+            " AND EXISTS (SELECT 1 FROM nack n WHERE n.lane = r.lane AND n.replay = r.number AND n.state = 'open')"
+            f" UNION SELECT pipeline FROM lane l WHERE source LIKE '%' || ? AND EXISTS"
+            f" (SELECT 1 FROM snapshot s WHERE s.lane = l.id AND s.state IN {_UNFINISHED})",
+            (SUFFIX,),
+        )
+        return {name for (name,) in rows}
 
     def letters(self, wanted: Wanted, limit: int) -> list[LetterView]:
         """Lane by lane, in record order."""
         found: list[LetterView] = []
         lanes = self._rows("SELECT id, pipeline, source FROM lane ORDER BY pipeline, source")
         for key, pipeline, source in lanes:
-            rows = self._rows(
+            rows = self._where(
                 f"SELECT {_NACK} FROM nack n{wanted.sql} AND n.lane = :key"
                 " ORDER BY n.seq, n.part, n.destination LIMIT :limit",
-                {**vars(wanted), "key": key, "limit": limit - len(found)},
+                wanted,
+                key=key,
+                limit=limit - len(found),
             )
             found += [LetterView(key, pipeline, source, _nack(row)) for row in rows]
         return found
 
     def batches_of(self, wanted: Wanted) -> list[Wanted]:
         """The same dead letters, batch by batch: there may be more of them than fit into memory."""
-        rows = self._rows(
-            f"SELECT DISTINCT n.lane, n.batch FROM nack n{wanted.sql} ORDER BY l.pipeline, l.source, n.batch",
-            vars(wanted),
+        rows = self._where(
+            f"SELECT DISTINCT n.lane, n.batch FROM nack n{wanted.sql} ORDER BY l.pipeline, l.source, n.batch", wanted
         )
         return [replace(wanted, lane=lane, batch=batch) for lane, batch in rows]
 

@@ -7,13 +7,13 @@ is the same dead letter with one more try, one that does not is `replayed`, in t
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.ledger.database import Database
+from penstock.ranges import Range, Ranges
 from penstock.testing import faults
 
 if TYPE_CHECKING:
@@ -106,10 +106,25 @@ class Replays(Database):
         """These stay open; they are not part of the replay any longer."""
         with self._write("replay") as db:
             db.executemany(
-                "UPDATE nack SET tries = tries + 1, replay = NULL, code = ?, error = ? || ' (before: ' || error || ')'"
-                " WHERE lane = ? AND seq = ? AND part = ? AND destination = ? AND replay = ? AND state = 'open'",
+                "UPDATE nack SET tries = tries + 1, replay = NULL, code = ?1,"
+                " error = CASE code WHEN ?1 THEN error ELSE ?2 || ' (before: ' || error || ')' END"
+                " WHERE lane = ?3 AND seq = ?4 AND part = ?5 AND destination = ?6 AND replay = ?7 AND state = 'open'",
                 ((code, error, lane, seq, part, chosen.destination, chosen.replay) for seq, part, _ in letters),
             )
+
+    def taken_back(self, lane: int, chosen: Chosen) -> bool:
+        """Whether one of these does not wait for its replay any more: somebody has dropped it."""
+        return any(
+            not self._read(
+                "SELECT 1 FROM nack WHERE lane = ? AND seq = ? AND part = ? AND destination = ? AND replay = ? AND state = 'open'",
+                lane,
+                seq,
+                part,
+                chosen.destination,
+                chosen.replay,
+            )
+            for seq, part, _ in chosen.letters
+        )
 
     def _original(self, db: sqlite3.Connection, lane: int) -> int | None:
         """The lane whose dead letters this one replays; None for a lane that replays nothing."""
@@ -132,7 +147,7 @@ class Replays(Database):
             again = (n.node, n.code, n.error[:KEEP_ERROR], n.at)
             changed = db.execute(
                 "UPDATE nack SET tries = tries + 1, replay = NULL, node = ?, code = ?, error = ?, at = ?"
-                " WHERE lane = ? AND seq = ? AND part = ? AND destination = ? AND state = 'open'",
+                " WHERE lane = ? AND seq = ? AND part = ? AND destination = ? AND state IN ('open', 'dropped')",
                 (*again, original, n.seq, n.part, destination),
             ).rowcount
             if not changed:
@@ -157,18 +172,19 @@ class Replays(Database):
     def _mark(self, db: sqlite3.Connection, of: dict[str, Any], original: int) -> None:
         db.executemany(
             "UPDATE nack SET state = 'replayed' WHERE lane = ? AND seq = ? AND part = ? AND destination = ?"
-            " AND replay = ? AND state = 'open'",
+            " AND replay = ? AND state IN ('open', 'dropped')",  # dropped when it was on its way already
             ((original, seq, part, of["destination"], of["replay"]) for seq, part, _ in of["letters"]),
         )
 
 
 def _of(db: sqlite3.Connection, s: Snapshot) -> dict[str, Any]:
-    """What the ranges of a replay say. Those of a half name all letters of the whole: the halves end one after the other."""
+    """What the ranges of a replay say."""
     (text,) = db.execute("SELECT ranges FROM snapshot WHERE lane = ? AND batch = ?", (s.lane, s.batch)).fetchone()
-    found: dict[str, Any] = {}
-    letters: list[Any] = []
-    for _, position, _, _, *cut in json.loads(text)["ranges"]:
-        low, high = cut or (None, None)
-        found = dict(position)
-        letters += [x for x in position["letters"] if (low is None or x[0] >= low) and (high is None or x[0] < high)]
-    return {**found, "letters": letters}
+    ranges = Ranges.from_json(text)
+    return {**ranges[-1].position, "letters": [x for r in ranges for x in letters_in(r)]}
+
+
+def letters_in(r: Range) -> list[tuple[int, int, int]]:
+    """Seq, part and batch of each dead letter of a replay. Both halves of one that was cut name all of them."""
+    of = r.position.get("letters", ())
+    return [tuple(x) for x in of if (r.low is None or x[0] >= r.low) and (r.high is None or x[0] < r.high)]

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 from penstock.ledger.api import Kind, Nack, NackState, State
-from penstock.ledger.life import Again, BatchRow, DeliveryRow, LaneAt, Life, Skipped, Tries, acked, arrivals
-from penstock.ledger.replays import SUFFIX
+from penstock.ledger.life import BatchRow, DeliveryRow, LaneAt, Life, Skipped, Tries, acked, arrivals, replayed
+from penstock.ledger.replays import SUFFIX, letters_in
 from penstock.ranges import Range, Ranges
 
 GIVEN_UP = (State.SPLIT, State.DROPPED)  # batches that no record is in any more
@@ -230,7 +230,7 @@ class Trace:
             tuple(d for d in deliveries if d.kind is not Kind.DESTINATION) if nacks else (),
             acked(lane, row, number, seqs),
             self._skipped(lane.key, seqs),
-            tuple(self._replays(lane, nacks)),
+            tuple(replayed(self._replays(lane, nacks), nacks)),
             tuple(nacks),
         )
 
@@ -240,21 +240,20 @@ class Trace:
         rows = self._rows("SELECT reason, state, at FROM skip WHERE lane = ? AND seq = ?", lane, seqs[0])
         return Skipped(*rows[0]) if rows else None
 
-    def _replays(self, lane: LaneAt, nacks: Sequence[Nack]) -> Iterator[Again]:
-        if not nacks:
-            return
+    def _replays(self, lane: LaneAt, nacks: Sequence[Nack]) -> list[tuple[BatchRow, list[DeliveryRow]]]:
+        """Each batch of a replay that has the record, or a part of it, in their order."""
         rows = self._rows("SELECT id FROM lane WHERE pipeline = ? AND source = ?", lane.pipeline, lane.source + SUFFIX)
-        for (key,) in rows:
-            needles = {f"[{n.seq},{n.part}," for n in nacks}
-            for needle in sorted(needles):
-                for found in self._rows(
-                    f"SELECT {_ROW} FROM snapshot WHERE lane = ? AND instr(ranges, ?) > 0 AND state NOT IN ('split', 'dropped')"
-                    " ORDER BY batch",
-                    key,
-                    needle,
-                ):
-                    row = _batch(found)
-                    yield Again(row, tuple(arrivals(row, self._deliveries(key, row.batch), (), ())))
+        found: dict[int, tuple[BatchRow, list[DeliveryRow]]] = {}
+        for key, seq in ((key, seq) for (key,) in rows for seq in {n.seq for n in nacks}):
+            for text in self._rows(
+                f"SELECT {_ROW} FROM snapshot WHERE lane = ? AND instr(ranges, ?) > 0 AND state NOT IN ('split', 'dropped')",
+                key,
+                f"[{seq},",
+            ):
+                row = _batch(text)
+                if any(x[0] == seq for r in row.ranges for x in letters_in(r)):
+                    found[row.batch] = row, self._deliveries(key, row.batch)
+        return [found[batch] for batch in sorted(found)]
 
 
 _OF_STRAND = (
