@@ -12,6 +12,7 @@ from tests.lab.scenes import Scene
 
 # The steps that a campaign has to have hit, as the last point that was reached; what is said is what was missed.
 STEPS = {
+    "ledger:lane": "K1 before the snapshot",
     "K1": "K1 before the snapshot",
     "ledger:snapshot": "K1 before the snapshot",
     "K2": "K2 before the read",

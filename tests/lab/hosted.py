@@ -33,6 +33,12 @@ ARMED = (
     (Armed("K13", kill_nth=5), "host, K13 fsync pending"),
     (Armed("K13", kill_nth=5, power=True, stall=0.3), "host, K13 power cut"),
 )
+WHAT = {
+    "engine": "any moment",
+    "host": "a connector's host",
+    "program": "a plugin program",
+    "all": "engine, hosts and programs at once",
+}
 KINDS = {
     "missing": "missing",
     "duplicated": "duplicated",
@@ -80,7 +86,7 @@ def harass(
     found = Found(name, seed, ("plugin",) if through else ("files",) * len(case.destinations))
     for what, n in tally.kills.items():
         point = what.rpartition(" at ")[2] if what.startswith("engine at ") else ""
-        found.blows[point or what] += n
+        found.blows[point or WHAT.get(what, what)] += n
         at = next((name for name in ("K12", "K13") if name in what), point)
         if at in STEPS:
             found.steps[STEPS[at]] += n

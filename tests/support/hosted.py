@@ -56,8 +56,9 @@ class Armed:
 
     kill_at: str = ""
     kill_nth: int = 1
+    kill_detail: str = ""  # only where the detail of the point ends so
     times: int = 1
-    torn: bool = False  # leaves a part of an entry
+    torn: bool = False  # leaves a part of an entry; at an fsync, half of the file
     power: bool = False  # what was not fsynced is lost, as in a power cut; at K13
     stall: float = 0.0  # seconds that it hangs there before
     off: tuple[str, ...] = ()

@@ -25,7 +25,9 @@ def arm(asked: dict[str, Any], deaths: Path) -> None:
     sizes: dict[str, list[int]] = {}  # of a segment, when each of its fsyncs began
 
     def die(segment: str) -> None:
-        if asked["torn"]:  # a part of an entry; its checksum is of another place
+        if asked["torn"] and asked["kill_at"] == "fsync":
+            os.truncate(segment, os.stat(segment).st_size // 2)
+        elif asked["torn"]:  # a part of an entry; its checksum is of another place
             with open(segment, "r+b") as file:
                 part = file.read(164)[64:]
                 file.seek(0, os.SEEK_END)
@@ -40,7 +42,7 @@ def arm(asked: dict[str, Any], deaths: Path) -> None:
     def hook(point: str, detail: str) -> None:
         if point == "K13":
             sizes.setdefault(detail, []).append(os.stat(detail).st_size)
-        if point != asked["kill_at"]:
+        if point != asked["kill_at"] or not detail.endswith(asked["kill_detail"]):
             return
         reached[detail] = reached.get(detail, 0) + 1
         if reached[detail] == asked["kill_nth"] and died(deaths) < asked["times"]:
