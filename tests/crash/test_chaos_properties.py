@@ -33,8 +33,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -67,7 +68,7 @@ class Chaotic(Hosted):
     """From `sources` of numbers to folders of text, and to a `chaos` for each of `hosted`, which gets a line for each record."""
 
     records: int = ENDLESS
-    rate: int = 400
+    rate: int = 200
     most: int = 100
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"in": {}})  # what each is told besides
     plugin: str = "builtin:chaos"  # of the sources
@@ -124,7 +125,7 @@ class Chaotic(Hosted):
         self.configure()
         every = set(upto(self.records))
         running = self.start(arguments=(), **options)
-        until(lambda: over(running) or all(self.hears(name).settled >= every for name in self.sources), "the last ack")
+        until(lambda: over(running) or now_and_then(self._told_of, every), "the last ack")
         running.signal(signal.SIGTERM)
         ended = running.wait()
         assert ended.returncode == 0, f"{ended.out}\n{ended.err[-3000:]}"
@@ -132,6 +133,9 @@ class Chaotic(Hosted):
         for name in self.sources:  # a host that was killed had logged more than it could say was durable
             self.records = max(self.records, *self.logged_of(name))
         return ended
+
+    def _told_of(self, every: set[int]) -> bool:
+        return all(self.hears(name).settled >= every for name in self.sources)
 
     def logged_of(self, name: str) -> list[int]:
         self.log = self.state / "logs" / f"p.{name}"
@@ -143,6 +147,12 @@ class Chaotic(Hosted):
 
 def over(running: Running) -> bool:
     return running.process.poll() is not None
+
+
+def now_and_then(look: Callable[..., bool], *given: Any) -> bool:
+    """For what reads whole files: whoever waits for it should not take the time of those who work."""
+    time.sleep(0.1)
+    return look(*given)
 
 
 def kill(*processes: int) -> None:
@@ -340,34 +350,35 @@ def test_a_refused_dead_letter_freezes_the_position_before_it_and_a_restart_goes
 ) -> None:
     """Batches of one record: the position is frozen right before it, in any run, also in one that is killed while the queue refuses."""
     root = tmp_path / "case"
-
-    def queue(**rules: str) -> dict[str, Any]:
-        settings = {"path": str(root / "queue.jsonl"), "calls": str(root / "queue.calls"), **rules}
-        return poison(5, {"plugin": "chaos", "settings": settings}) | {"guarantee": "at-least-once"}
-
-    case = Chaotic(root, gateway, records=8, most=1, more=queue(reject="1"))
-    ended = case.run()
+    refuse = root / "refuse"
+    settings = {"path": str(root / "queue.jsonl"), "refuse": str(refuse), "all": "true"}
+    more = poison(3, {"plugin": "standalone:picky", "settings": settings}) | {"guarantee": "at-least-once"}
+    case = Chaotic(root, gateway, records=5, rate=0, most=1, more=more)
+    with case.environment():
+        installed(root, "picky", "tests.support.picky_destination:connector")
+    refuse.write_text("everything\n")
+    ended = case.run(arguments=())
     assert ended.returncode == 1, ended.out
     assert "dlq.refused" in ended.summary["error"]
-    assert case.run(kill_at="sent").killed
-    assert case.heard().acks == upto(4)
+    assert case.run(arguments=(), kill_at="sent").killed
+    assert case.heard().acks == upto(2)
     assert [life.position for life in case.heard().lives] == [0]
-    assert delivered(case) == upto(4)
+    assert delivered(case) == upto(2)
     assert lines_of(root / "queue.jsonl") == []
-    case.more = queue()
+    refuse.unlink()
     case.ends()
-    assert delivered(case) == [1, 2, 3, 4, 6, 7, 8]
+    assert delivered(case) == [1, 2, 4, 5]
     assert len(lines_of(root / "queue.jsonl")) == 1
-    assert [life.position for life in case.heard().lives] == [0, 8]
-    assert case.heard().acks == upto(4)
+    assert [life.position for life in case.heard().lives] == [0, 5]
+    assert case.heard().acks == upto(2)
 
 
 def test_without_its_word_a_queue_that_refuses_freezes_nothing(tmp_path: Path, gateway: Gateway) -> None:
     """The control of `dlq-decides`."""
-    more = poison(5, {"plugin": "chaos", "settings": {"reject": "1"}}) | {"guarantee": "at-least-once"}
-    case = Chaotic(tmp_path / "case", gateway, records=8, most=1, more=more)
+    more = poison(3, {"plugin": "chaos", "settings": {"reject": "1"}}) | {"guarantee": "at-least-once"}
+    case = Chaotic(tmp_path / "case", gateway, records=5, rate=0, most=1, more=more)
     case.ends(off=("dlq-decides",))
-    assert case.heard().acks == upto(8)
+    assert case.heard().acks == upto(5)
 
 
 # -- 7: a stop -------------------------------------------------------------------------------------------------------------------
@@ -430,11 +441,14 @@ def test_a_kill_while_a_source_waits_to_be_tried_again_costs_nothing(tmp_path: P
 @pytest.mark.contract("S6", "C5", "V3", safeguard="receipt")
 @pytest.mark.parametrize("off", [(), ("one-snapshot", "receipt")], ids=["kept", "control"])
 def test_a_kill_while_one_of_two_destinations_is_slow_costs_nothing(
-    tmp_path: Path, gateway: Gateway, off: tuple[str, ...]
+    tmp_path: Path, gateway: Gateway, monkeypatch: pytest.MonkeyPatch, off: tuple[str, ...]
 ) -> None:
     """One has all of a batch, the other has written it and not answered. The source has heard of nothing of it."""
     more = {"guarantee": "at-least-once"}
-    case = Chaotic(tmp_path / "case", gateway, more=more, hosted={"slow": {"answer": "block at 3"}})
+    case = Chaotic(tmp_path / "case", gateway, more=more, hosted={"slow": {"answer": "${SLOW}"}})
+    monkeypatch.setenv(
+        "SLOW", "block at 3"
+    )  # work that is prepared is delivered with its own settings, but for what they refer to
     running = case.start(arguments=())
     until(lambda: over(running) or len(case.calls_of("slow", "write")) == 3, "a write that is not answered")
     until(lambda: over(running) or set(delivered(case)) - case.heard().settled, "the other one")
@@ -445,10 +459,11 @@ def test_a_kill_while_one_of_two_destinations_is_slow_costs_nothing(
     assert unanswered
     assert told <= set(written) - set(unanswered)
     assert told < set(delivered(case))
-    case.hosted = {"slow": {}}
+    monkeypatch.setenv("SLOW", "succeed")
     if off:
-        case.ends(off=off)
-        assert any("duplicated" in fault for fault in case.faults()), case.faults()
+        running = case.start(arguments=(), off=off)
+        until(lambda: over(running) or len(set(delivered(case))) < len(delivered(case)), "what comes twice")
+        assert running.kill(group=False).killed
         return
     case.ends()
     assert not case.faults(), case.faults()
@@ -495,14 +510,18 @@ def test_two_sources_with_the_same_positions_hear_of_their_own(tmp_path: Path, g
 @pytest.mark.contract(
     "S6", "P12", "V2", reason="what arrived of each source, and what each was told, are compared all the time"
 )
-def test_a_fault_on_the_stream_that_two_sources_share_crosses_no_acks(tmp_path: Path, gateway: Gateway) -> None:
+def test_a_fault_on_the_stream_that_two_sources_share_crosses_no_acks(
+    tmp_path: Path, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One program writes for both lanes. It dies with what it has written and not answered; the host of a source dies, and all at once."""
     sizes = {"a": {"size": "12"}, "b": {"size": "10"}}
-    case = Chaotic(tmp_path / "case", gateway, sources=sizes, destinations=())
+    case = Chaotic(tmp_path / "case", gateway, rate=100, sources=sizes, destinations=())
     with case.environment():
         case.hosted_plugin = installed(case.root, "chaotic", CHAOS)
-    case.more, case.hosted = {"guarantee": "at-least-once"}, {"out": {"answer": "kill every 150 records"}}
+    case.more, case.hosted = {"guarantee": "at-least-once"}, {"out": {"answer": "${DIES}"}}
     case.configure()
+
+    monkeypatch.setenv("DIES", "kill every 150 records")
 
     def arrived(name: str) -> list[int]:
         return [int(line) for line in case.lines("out") if len(line) == int(sizes[name]["size"])]
@@ -517,13 +536,17 @@ def test_a_fault_on_the_stream_that_two_sources_share_crosses_no_acks(tmp_path: 
         return len(case.calls_of("out", "open"))
 
     running = case.start(arguments=())
-    until(lambda: over(running) or audit() or lives() > 2, "two deaths of the program")
+    until(lambda: over(running) or now_and_then(audit) or lives() > 2, "two deaths of the program")
     kill(case.hears("a").lives[-1].pid)
-    until(lambda: over(running) or audit() or (lives() > 3 and len(case.hears("a").lives) > 1), "one more of each")
+    until(
+        lambda: over(running) or now_and_then(audit) or (lives() > 3 and len(case.hears("a").lives) > 1),
+        "one more of each",
+    )
     kill(*case.processes())
     assert running.wait().killed
     case.nothing_runs()
     audit()
+    monkeypatch.setenv("DIES", "succeed")
     case.ends()
     for name in sizes:
         assert set(arrived(name)) == set(upto(case.records)), name
@@ -537,11 +560,12 @@ def test_a_fault_on_the_stream_that_two_sources_share_crosses_no_acks(tmp_path: 
 
 @pytest.mark.contract("S12", "T13", reason="the number said is compared with the number delivered later")
 def test_a_stop_with_a_stuck_destination_ends_at_its_deadline_and_says_what_is_left(
-    tmp_path: Path, gateway: Gateway
+    tmp_path: Path, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its third write never comes back, and the source goes on giving. Nobody but the deadline would end that."""
     case = Chaotic(tmp_path / "case", gateway, destinations=())
-    case.more, case.hosted = {"guarantee": "at-least-once"}, {"out": {"write": "block at 3"}}
+    case.more, case.hosted = {"guarantee": "at-least-once"}, {"out": {"write": "${STUCK}"}}
+    monkeypatch.setenv("STUCK", "block at 3")
     case.configure()
     running = case.start(arguments=(), deadline=1.0)
     until(lambda: over(running) or len(case.calls_of("out", "write")) == 3, "the write that is stuck")
@@ -552,12 +576,14 @@ def test_a_stop_with_a_stuck_destination_ends_at_its_deadline_and_says_what_is_l
     assert ended.returncode == 0, ended.err
     case.nothing_runs()
     before = [int(n) for n in case.lines("out")]
+    assert len(case.calls_of("out", "open")) == 1  # nothing is begun again
     told = case.heard().settled
     assert told <= set(before)  # a batch may be a few writes
     said = ended.summary["sources"]["in"]["remaining"]["records"]
     case.records = max(case.logged())
     assert said == case.records - len(told) > 0
-    case.hosted = {"out": {}}
+    known = case.records  # a host that was killed has written more than it could say was durable
+    monkeypatch.setenv("STUCK", "succeed")
     later = case.ends()
-    assert later.summary["destinations"]["out"]["delivered"] == said
+    assert later.summary["destinations"]["out"]["delivered"] == said + case.records - known
     assert [int(n) for n in case.lines("out")] == upto(case.records)

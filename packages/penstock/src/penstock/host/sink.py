@@ -123,6 +123,7 @@ class Sink:
         self._users = 0
         self._changed = threading.Condition()
         self.around: Surroundings | None = None
+        self.interrupted = False  # nobody starts a host again: everything is to end
         self._resent = 0  # by hosts that are gone
 
     @property
@@ -204,11 +205,13 @@ class Sink:
     def close(self) -> None:
         with self._changed:
             host, self._host = self._host, None
+        self.interrupted = False  # the pipeline may be started again
         if host is not None:
             self._resent += host.known.resent
             host.close(CLOSE)
 
     def interrupt(self) -> None:
+        self.interrupted = True
         host = self._host
         if host is not None:
             host.kill()
@@ -278,7 +281,7 @@ class HostedDestination(NativeDestination[Mapping[str, str]]):
                     return self._write(host, d, name)
             except Retry as e:
                 now = self._reached(d, name)
-                if now is None or now == before or self.sink.around is None:
+                if now is None or now == before or self.sink.around is None or self.sink.interrupted:
                     raise
                 before = now
                 self.sink.around.log("warn", f"{e.what}; it goes on where it stood")
