@@ -97,8 +97,8 @@ def draw(scene: Scene) -> Blow:
     kinds: list[tuple[float, Callable[[Scene], Blow]]] = [
         (50, at_point),
         (12, at_moment),
-        (5, with_java),
-        (2, java_alone),
+        (3, with_java),
+        (1, java_alone),
         (9, power_cut),
         (5, disk_full),
         (4, while_draining),
@@ -106,7 +106,7 @@ def draw(scene: Scene) -> Blow:
         (2, changed_input),
     ]
     if scene.python:
-        kinds += [(6, in_user_code), (2, lost_executor)]
+        kinds += [(6, in_user_code), (1, lost_executor)]
     if "postgres" in scene.kinds:
         kinds.append((8, database))
     if "kafka" in scene.kinds:
