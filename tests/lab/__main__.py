@@ -51,15 +51,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     proofs = broken(seed, only) if given.controls != "no" else []
     pieces = work.pieces(given.kills, seed, only) if given.controls != "only" else []
-    founds = dict(labour([*pieces, *proofs], given.root, given.jobs))
-    named = [Control(_broken(p), p.scene, founds[p]) for p in proofs]
+    founds: dict[Piece, Found] = {}
+    try:
+        for piece, found in labour([*pieces, *proofs], given.root, given.jobs):
+            founds[piece] = found
+    except KeyboardInterrupt:
+        left = sum(piece not in founds for piece in [*pieces, *proofs])
+        command += f" (interrupted: {left} campaigns are not in here)"
+    named = [Control(_broken(p), p.scene, founds[p]) for p in proofs if p in founds]
     if proofs and not only:
         named += [Control(f"without `{name}`", "", None, test) for name, test in controls.others().items()]
-    clean = [founds[piece] for piece in pieces]
+    clean = [founds[piece] for piece in pieces if piece in founds]
     page = report.page(command, clean, named, (time.monotonic() - began) / 60)
     print(page)
     if given.report:
         given.report.write_text(page)
+    if len(founds) < len(pieces) + len(proofs):
+        return 130
     return int(not all(found.clean for found in clean) or not all(report.red(control) for control in named))
 
 

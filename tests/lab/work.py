@@ -41,7 +41,7 @@ SHARES = {
     "program": 4,
     "plugin": 5,
 }
-MOST = 40  # kills in one campaign: a new folder now and then
+MOST = 25  # kills in one campaign: a new folder now and then
 
 
 @dataclass(frozen=True)
