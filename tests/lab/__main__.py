@@ -11,6 +11,7 @@ import json
 import queue
 import random
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -48,13 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = f"make crash N={given.kills} SEED={seed}{f' DEST={given.dest}' if only else ''}"
     print(f"{command}: kill after kill, about four seconds each. What fails is left in {given.root}.", flush=True)
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     began = time.monotonic()
     proofs = broken(seed, only) if given.controls != "no" else []
     pieces = work.pieces(given.kills, seed, only) if given.controls != "only" else []
     founds: dict[Piece, Found] = {}
     try:
-        for piece, found in labour([*pieces, *proofs], given.root, given.jobs):
-            founds[piece] = found
+        for result in labour([*pieces, *proofs], given.root, given.jobs):
+            founds.update([result])
     except KeyboardInterrupt:
         left = sum(piece not in founds for piece in [*pieces, *proofs])
         command += f" (interrupted: {left} campaigns are not in here)"
@@ -93,14 +95,23 @@ def labour(pieces: Iterable[Piece], root: Path, jobs: int) -> Iterable[tuple[Pie
 
     def one(folder: Path) -> None:
         try:
-            _worker(folder, waiting, done)
+            _worker(folder, waiting, done, processes)
         finally:
             done.put(None)
 
+    processes: list[subprocess.Popen[str]] = []
     folders = [root / f"worker-{n}" for n in range(jobs)]
     threads = [threading.Thread(target=one, args=(folder,), daemon=True) for folder in folders]
     for thread in threads:
         thread.start()
+    try:
+        yield from _results(done, jobs)
+    finally:
+        for process in processes:
+            process.terminate()
+
+
+def _results(done: queue.SimpleQueue[tuple[Piece, Found] | None], jobs: int) -> Iterable[tuple[Piece, Found]]:
     left = jobs
     while left:
         if (result := done.get()) is None:
@@ -116,7 +127,10 @@ def labour(pieces: Iterable[Piece], root: Path, jobs: int) -> Iterable[tuple[Pie
 
 
 def _worker(
-    folder: Path, waiting: queue.SimpleQueue[Piece], done: queue.SimpleQueue[tuple[Piece, Found] | None]
+    folder: Path,
+    waiting: queue.SimpleQueue[Piece],
+    done: queue.SimpleQueue[tuple[Piece, Found] | None],
+    processes: list[subprocess.Popen[str]],
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "tests.lab.work", str(folder)]
@@ -126,6 +140,7 @@ def _worker(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
         ) as process,
     ):
+        processes.append(process)
         assert process.stdin is not None
         assert process.stdout is not None
         while not waiting.empty():
