@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
+import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.harness import Case
+from tests.support.harness import Case, age
 from tests.support.outcomes import dead, delivered, write_json
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
 MakeCase = Callable[..., Case]
 BAD = "f00000:4321"
+
+PLAIN = """\
+version: "2.2"
+pipelines:
+  - id: p
+    connectors:
+      - {{id: in, type: source, plugin: files, settings: {{path: {root}/in}}}}
+      - {{id: out, type: destination, plugin: files, settings: {{path: {root}/out}}}}
+    dead-letter-queue: {{window-size: 0}}
+"""
 
 HEAP = """\
 version: "2.2"
@@ -53,6 +65,21 @@ def test_a_record_that_aborts_the_python_worker_is_isolated(make_case: MakeCase,
     assert ended.returncode == 1
     assert "spark.worker-died" in ended.summary["error"]
     assert delivered(control.root / "out") == []
+
+
+@pytest.mark.contract("S16", "T23", reason="the same file is one dead letter without kills")
+def test_a_file_that_cannot_be_read_is_a_dead_letter_also_when_it_was_killed_three_times(make_case: MakeCase) -> None:
+    """Then it looks like a batch that kills, and is read to find its middle."""
+    case = make_case("case")
+    (case.root / "p.yaml").write_text(PLAIN.format(root=case.root))
+    packed = gzip.compress(random.Random(1).randbytes(4000).hex().encode())
+    (case.inp / "a.txt.gz").write_bytes(packed[: len(packed) // 2])
+    age(case.inp)
+    for _ in range(3):
+        assert case.run(kill_at="stage").killed
+    case.finish()
+    assert [letter["code"] for letter in _letters(case)] == ["files.unreadable-file"]
+    assert case.rows("SELECT read, acked FROM lane") == [(1, 1)]
 
 
 def _letters(case: Case) -> list[dict[str, object]]:

@@ -87,9 +87,9 @@ def _broken(piece: Piece) -> str:
 
 
 def labour(pieces: Iterable[Piece], root: Path, jobs: int) -> Iterable[tuple[Piece, Found]]:
-    """Workers take the next piece when they have done one: what takes longest first."""
+    """Workers take the next piece when they have done one."""
     waiting: queue.SimpleQueue[Piece] = queue.SimpleQueue()
-    for piece in sorted(pieces, key=lambda p: -p.kills):
+    for piece in pieces:
         waiting.put(piece)
     done: queue.SimpleQueue[tuple[Piece, Found] | None] = queue.SimpleQueue()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import struct
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -173,17 +174,23 @@ def in_file(path: Path) -> Chains:
 
 
 def in_queue(folder: Path) -> Chains:
-    """By the decoder of 30 lines; records are in entries of their own, or in Arrow's."""
+    """By the decoder of 30 lines; records are in entries of their own, or in Arrow's. Behind the last whole entry of the last segment may
+    be anything, until the next writer has cut it off."""
     import msgspec
     import pyarrow as pa
 
     lines: list[str] = []
-    for path in sorted(folder.glob("*.seg")):
-        for _, _, kind, _, _, _, data in decode(path.read_bytes()):
-            if kind == 0:
-                lines.append(line_of(msgspec.msgpack.decode(data)["a"]))
-            else:
-                lines += map(line_of, pa.ipc.open_stream(data).read_all()["after"].to_pylist())
+    paths = sorted(folder.glob("*.seg"))
+    for path in paths:
+        try:
+            for _, _, kind, _, _, _, data in decode(path.read_bytes()):
+                if kind == 0:
+                    lines.append(line_of(msgspec.msgpack.decode(data)["a"]))
+                else:
+                    lines += map(line_of, pa.ipc.open_stream(data).read_all()["after"].to_pylist())
+        except (ValueError, struct.error):
+            if path != paths[-1]:
+                raise
     return [lines]
 
 

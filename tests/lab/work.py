@@ -58,17 +58,17 @@ class Piece:
 
 
 def pieces(kills: int, seed: int, only: Iterable[str] = ()) -> list[Piece]:
-    """All scenes, each with its share and at least one kill; or `only` some."""
+    """All scenes, each with its share and at least one kill; or `only` some. First one campaign of each, then the second ones."""
     shares = {name: share for name, share in SHARES.items() if not only or name in set(only)}
-    found = []
+    found: list[tuple[int, Piece]] = []
     for name, share in shares.items():
         left = max(1, round(kills * share / sum(shares.values())))
         n = 0
         while left:
             some = left if left < MOST * 1.5 else MOST
-            found.append(Piece(name, some, seed_of(seed, name, n)))
+            found.append((n, Piece(name, some, seed_of(seed, name, n))))
             left, n = left - some, n + 1
-    return found
+    return [piece for _, piece in sorted(found, key=lambda pair: pair[0])]
 
 
 def seed_of(seed: int, *names: object) -> int:

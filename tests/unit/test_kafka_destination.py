@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from penstock.errors import Stop
 from penstock.native import DeliveryId, Receipt, Refusal
 from penstock.native import Record as NativeRecord
 from penstock.testing import faults
+from tests.support.forgetful import Forgetful
 
 SERVERS = {"servers": "h:9092"}
 
@@ -139,6 +141,23 @@ def test_a_note_says_where_the_last_delivery_is_and_half_of_one_says_nothing(tmp
     assert book.noted(_delivery(batch=2)) is None
     (tmp_path / "last.json").write_bytes(b'{"vers')
     assert book.noted(_delivery()) is None
+
+
+def test_a_note_survives_a_power_cut(tmp_path: Path) -> None:
+    """What was staged is removed behind it: without both nobody could tell what Kafka has."""
+    for seed in range(20):
+        root = tmp_path / str(seed)
+        root.mkdir()
+        disk = Forgetful(root)
+        faults.install(disk.hook)
+        try:
+            book = Book(root)
+            book.take(_delivery())
+            book.note(_delivery(), Receipt(2, made=("t",)), [("t", 1, 17)])
+        finally:
+            faults.install()
+        disk.crash(random.Random(seed).randrange)
+        assert Book(root).noted(_delivery()) is not None
 
 
 def test_a_book_of_another_version_is_left_alone(tmp_path: Path) -> None:

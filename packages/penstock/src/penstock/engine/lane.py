@@ -330,8 +330,16 @@ class LaneLoop:
         self._report("reread", {"batch": s.batch, "why": error.what})
 
     def _halve(self, work: Work, known: Known, s: Snapshot, deaths: int, why: str) -> None:
-        """A batch that kills is cut; one that can't be cut becomes a dead letter."""
-        if cut_in_halves(work, s, deaths):
+        """A batch that kills is cut; one that can't be cut becomes a dead letter. To find its middle it is read, which may fail, too."""
+        try:
+            cut = cut_in_halves(work, s, deaths)
+        except Exception as e:
+            error = self._explain(work, s, e)
+            if not isinstance(error, UnreadableFile | InputChanged):
+                raise error from e
+            self._after_failure(work, known, s, error, e)
+            return
+        if cut:
             self._report("halved", {"batch": s.batch, "why": why})
         else:
             self._give_up(work, known, s, "batch.killed", f"processing it ends the process: {why}")

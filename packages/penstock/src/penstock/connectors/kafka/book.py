@@ -62,11 +62,9 @@ class Book:
         return (known is not None and known["try"] == name) or not faults.safeguard("kafka-fence")
 
     def note(self, d: DeliveryId, receipt: Receipt, at: Sequence[Place]) -> None:
-        """The delivery is there. Nothing but time is lost where this is: what Kafka has is read back then."""
+        """The delivery is there. On disk before what was staged is removed: without both nobody could tell what Kafka has of it."""
         note = {"version": VERSION, "hash": d.hash, "receipt": receipt.to_json(), "at": at}
-        aside = self._last.with_name(f".{self._last.name}.tmp")
-        aside.write_bytes(json.dumps(note).encode())
-        aside.replace(self._last)
+        fs.replace(self._last, json.dumps(note).encode())
         faults.reach("K6a", "noted")
 
     def noted(self, d: DeliveryId) -> tuple[Receipt, list[Place]] | None:
