@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pickle
+import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from penstock.connectors.files.writing import LINE_BREAK, NO_PAYLOAD, NOT_AN_OBJ
 from penstock.errors import AccountError, Stop
 from penstock.native import Delivery, DeliveryId, Receipt, Refusal, Shape, Staged
 from penstock.testing import faults
+from tests.support.forgetful import Forgetful
 
 HASH = "0123456789abcdef0123456789abcdef"
 
@@ -54,6 +56,27 @@ def stage(root: Path, d: DeliveryId, *texts: str, attempt: str = "attempt") -> S
 def never(refusal: Refusal) -> bool:
     """A folder of text refuses no record while it commits: what it can't hold was nacked before."""
     raise AssertionError(refusal)
+
+
+def test_what_was_staged_survives_a_power_cut_however_deep_its_folders_are(tmp_path: Path) -> None:
+    """Spark makes a folder per outcome and, in it, one per stretch of a file."""
+    for seed in range(20):
+        root = tmp_path / str(seed)
+        root.mkdir()
+        disk = Forgetful(root)
+        faults.install(disk.hook)
+        try:
+            d = Delivery(**vars(delivery()), attempt=1, attempt_id="attempt")
+            out = made(root)
+            files = [out.staging_folder(d) / f"_outcome=delivered/_order={n}/part-0000{n}-x.txt" for n in range(3)]
+            for path in files:
+                path.parent.mkdir(parents=True)
+                path.write_text("a\n")
+            staged = out.adopt(d, files, 3, 6)
+        finally:
+            faults.install()
+        disk.crash(random.Random(seed).randrange)
+        assert [(root / f["staged"]).read_text() for f in staged.manifest] == ["a\n"] * 3
 
 
 def visible(root: Path) -> dict[str, str]:

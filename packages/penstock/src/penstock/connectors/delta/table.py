@@ -127,7 +127,8 @@ class Table:
         present = [file for file in files if file.exists()]  # a later commit, and a VACUUM, may have removed some
         for file in (*present, path):
             fs.fsync_file(file)
-        for folder in {path.parent, self.local, *(file.parent for file in present)}:
+        below = {parent for file in present for parent in file.parents if self.local in parent.parents}
+        for folder in (path.parent, self.local, *sorted(below)):
             fs.fsync_folder(folder)
 
     # -- files beside the table ----------------------------------------------------------------------------------------------

@@ -169,7 +169,8 @@ class FilesDestination(ExactlyOnceDestination[FilesDestinationSettings]):
                 writing.put_in_front(path, head)
         with ThreadPoolExecutor(4) as pool:
             sizes = list(pool.map(_synced, kept))
-        for folder in sorted({p.parent for p in kept} | {self._staging(d) / d.attempt_id, self._staging(d)}):
+        lane = self._staging(d).parent
+        for folder in sorted({parent for path in kept for parent in path.parents if lane in parent.parents}):
             fs.fsync_folder(folder)
         prefix = f"{lane_name(d)}-{d.batch:012d}"
         manifest = [
