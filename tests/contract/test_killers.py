@@ -27,19 +27,15 @@ pipelines:
     dead-letter-queue: {{window-size: 0}}
 """
 
-HEAP = """\
-version: "2.2"
-pipelines:
-  - id: p
-    connectors:
-      - {{id: in, type: source, plugin: files, settings: {{path: {root}/in}}}}
-      - {{id: out, type: destination, plugin: files, settings: {{path: {root}/out}}}}
+HEAP = (
+    PLAIN
+    + """\
     processors:
       - id: eat
         plugin: filter
         condition: "after like '%{bad}\\"%' and length(repeat(after, 60000000)) = 7"
-    dead-letter-queue: {{window-size: 0}}
 """
+)
 
 
 @pytest.mark.contract("S16", safeguard="isolate")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import time
@@ -374,7 +373,3 @@ def _children(pid: int, name: str, command: str = "") -> list[int]:
             if (process / "comm").read_text().strip() == name and command in (process / "cmdline").read_text():
                 found.append(parent)
     return found
-
-
-def tidy(scene: Scene) -> None:
-    shutil.rmtree(scene.root, ignore_errors=True)

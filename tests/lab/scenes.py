@@ -7,7 +7,6 @@ import json
 import os
 import random
 import secrets
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -246,12 +245,6 @@ class Scene(Case):
                 ordered=sink.ordered,
                 ended=ended,
             )
-        return found
-
-    def faults(self) -> Counter[str]:
-        found: Counter[str] = Counter()
-        for verdict in self.look().values():
-            found += verdict.counts()
         return found
 
 
