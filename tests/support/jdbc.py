@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.native import fetching
 from penstock.packages import POSTGRES_DRIVER
 from tests.support import postgres
 
@@ -66,7 +67,8 @@ def _jar(spark: SparkSession) -> Path:
     kept = Path.home() / ".ivy2.5.2" / "jars" / f"{group}_{name}-{version}.jar"
     if not kept.exists():
         try:
-            spark.sql(f"ADD JAR 'ivy://{POSTGRES_DRIVER}?transitive=false'")
+            with fetching.alone([POSTGRES_DRIVER]):
+                spark.sql(f"ADD JAR 'ivy://{POSTGRES_DRIVER}?transitive=false'")
         except Exception as e:
             pytest.skip(f"the JDBC driver {POSTGRES_DRIVER} can't be had from Maven: {str(e).partition(chr(10))[0]}")
     return kept

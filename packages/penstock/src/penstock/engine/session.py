@@ -20,6 +20,7 @@ from penstock.engine import archive, java
 from penstock.engine import packages as java_packages
 from penstock.engine.jvm import Jvm, spark_home
 from penstock.errors import UsageError
+from penstock.native import fetching
 from penstock.packages import Package
 from penstock.secrets import Secrets
 
@@ -130,7 +131,9 @@ class Starting:
     def abandon(self) -> None:
         """Does nothing to a Spark that was handed out."""
         self._unwanted = True
-        if self._thread.is_alive() and self._jvm is not None:
+        if self._jvm is None:
+            return  # it may wait for its turn to fetch packages; `_launched` ends what comes then
+        if self._thread.is_alive():
             self._jvm.end()
         self._thread.join()
         if self._spark is not None:
@@ -185,21 +188,23 @@ def start(
     options = archive.use() if jvm_options is None else jvm_options
     settings[JAVA_OPTIONS] = " ".join([*LATER, *options, settings.get(JAVA_OPTIONS, "")]).strip()
     before = log_file.stat().st_size if log_file.exists() else 0
-    with _log(log_file, secrets) as log:
-        jvm = Jvm(settings, _environment(secrets), log, log_file)
-    launched(jvm)
+    wanted = settings.get(java_packages.PACKAGES, "")
     try:
-        return _session(jvm, warm=bool(python and embedded))
+        with fetching.alone(filter(None, wanted.split(",")), settings.get("spark.jars.ivy", "")):
+            with _log(log_file, secrets) as log:
+                jvm = Jvm(settings, _environment(secrets), log, log_file)
+            launched(jvm)
+            gateway = jvm.connect()
     except UsageError as e:
         raise java_packages.unresolved(settings, log_file, before) or e from e
+    return _session(gateway, warm=bool(python and embedded))
 
 
-def _session(jvm: Jvm, *, warm: bool) -> SparkSession:
+def _session(gateway: Any, *, warm: bool) -> SparkSession:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     on_interrupt = signal.getsignal(signal.SIGINT)
-    gateway = jvm.connect()
     SparkContext._ensure_initialized(gateway=gateway)
     context = SparkContext.getOrCreate()  # the JVM has the settings: to tell it each of them again takes a while
     if warm:

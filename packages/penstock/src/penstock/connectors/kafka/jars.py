@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Stop
+from penstock.native import fetching
 from penstock.packages import KAFKA, minor
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def add(spark: SparkSession, uri: str) -> None:
     jvm: Any = spark.sparkContext._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
-        found = jvm.org.apache.spark.util.DependencyUtils.resolveMavenDependencies(jvm.java.net.URI(uri))
+        with fetching.alone([uri.removeprefix("ivy://").partition("?")[0]]):
+            found = jvm.org.apache.spark.util.DependencyUtils.resolveMavenDependencies(jvm.java.net.URI(uri))
     except Exception as e:
         raise Stop(
             f"Spark can't get what its package for Kafka needs: {uri.removeprefix('ivy://').partition('?')[0]}",
