@@ -38,7 +38,7 @@ def test_whatever_is_killed_every_record_is_there_once(
 def test_a_build_that_is_broken_is_found_out(
     build: str, tmp_path: Path, gateway: Gateway, servers: scenes.Servers
 ) -> None:
-    piece = Piece(controls.BUILDS[build], controls.KILLS, work.seed_of(7, build), broken=build)
+    piece = Piece(controls.BUILDS[build].scene, controls.KILLS, work.seed_of(7, build), broken=build)
     assert not work.run(piece, tmp_path, gateway, servers, print).clean
 
 

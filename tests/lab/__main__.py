@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -75,10 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def broken(seed: int, only: Iterable[str]) -> list[Piece]:
     """Each within so many kills, or the campaign proves nothing."""
-    found = [
-        Piece(scene, controls.KILLS, work.seed_of(seed, name), broken=name) for name, scene in controls.BUILDS.items()
-    ]
-    found += [Piece(scene, controls.KILLS, work.seed_of(seed, name), off=name) for name, scene in controls.OFF.items()]
+    kills, builds, off = controls.KILLS, controls.BUILDS.items(), controls.OFF.items()
+    found = [Piece(control.scene, kills, work.seed_of(seed, name), broken=name) for name, control in builds]
+    found += [Piece(control.scene, kills, work.seed_of(seed, name), off=name) for name, control in off]
     return [piece for piece in found if not only or piece.scene in only]
 
 
@@ -132,28 +132,38 @@ def _worker(
     done: queue.SimpleQueue[tuple[Piece, Found] | None],
     processes: list[subprocess.Popen[str]],
 ) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    """A worker that ends with a piece in its hands has found something, too; another one goes on."""
     command = [sys.executable, "-m", "tests.lab.work", str(folder)]
-    with (
-        (folder / "log.txt").open("w") as errors,
-        subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
-        ) as process,
-    ):
-        processes.append(process)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        while not waiting.empty():
-            try:
-                piece = waiting.get_nowait()
-            except queue.Empty:
-                break
+    folder.mkdir(parents=True, exist_ok=True)
+    while not waiting.empty():
+        with (
+            (folder / "log.txt").open("a") as errors,
+            subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            ) as process,
+        ):
+            processes.append(process)
+            for piece, line in _answers(process, waiting):
+                why = f"{shlex.join(command)} ended: see {folder}/log.txt"
+                done.put((piece, work.from_json(line) if line else work.failed(piece, why)))
+
+
+def _answers(process: subprocess.Popen[str], waiting: queue.SimpleQueue[Piece]) -> Iterable[tuple[Piece, str]]:
+    """Of each piece, until there is none left or the worker has ended: then of the last one nothing."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    line = "-"
+    while line:
+        try:
+            piece = waiting.get_nowait()
+        except queue.Empty:
+            break
+        with suppress(BrokenPipeError):
             process.stdin.write(json.dumps(asdict(piece)) + "\n")
             process.stdin.flush()
-            line = process.stdout.readline()
-            if not line:
-                raise RuntimeError(f"{shlex.join(command)} ended: see {folder}/log.txt")
-            done.put((piece, work.from_json(line)))
+        line = process.stdout.readline()
+        yield piece, line
+    with suppress(BrokenPipeError):
         process.stdin.close()
 
 

@@ -10,16 +10,18 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.lab.campaign import STEPS, Found
+from tests.lab.campaign import STEPS, STUCK, Found
+from tests.support import hosted_oracle
 from tests.support.harness import Gateway
 from tests.support.hosted import Armed, Campaign, Hosted, until
 from tests.support.through import Through
 
 SCENES: dict[str, dict[str, Any]] = {
-    "host": {"targets": ("engine", "host", "all")},
+    "host": {"resend": 200, "targets": ("engine", "host", "all")},  # more than its log has lost
     "program": {
         "program": True,
         "destinations": ("out", "two", "three"),
@@ -50,27 +52,56 @@ KINDS = {
     "the source does not know": "wrongly acked",
     "heard": "wrongly acked",
     "acked": "wrongly acked",
+    "Lost": "corrupted",
+    "ended by itself|waited for": STUCK,
 }
 
 
 class Arming(Campaign):
-    """In three of ten lives of the engine the host dies at a point of its log, too."""
+    """In three of ten lives of the engine the host dies at a point of its log, too. Where a safeguard is off the first fault ends it."""
 
     def _engine(self) -> None:
         before = self.case.deaths
-        what = ""
-        self.case.armed = None
-        if self._chance.random() < 0.3:
+        armed, what = Armed(), ""
+        if self._chance.random() < (0.6 if self.off else 0.3):
             armed, what = self._chance.choice(ARMED)
-            self.case.armed = Armed(**{**vars(armed), "times": before + 1})
+        armed = replace(armed, times=before + 1, off=self.off)
+        self.case.armed = armed if what or self.off else None
         super()._engine()
         if died := self.case.deaths - before:
             self.tally.kills[what] += died
             self._look()
 
+    def _look(self) -> None:
+        super()._look()
+        self.tally.faults += self.repeated()
+
+    def repeated(self) -> list[str]:
+        """Nothing is anywhere twice; a destination at least once may have been sent a batch again when somebody was killed."""
+        case = self.case
+        if isinstance(case, Through):
+            found, bound = case.duplicates(), (self.tally.counted + case.deaths) * case.at_once
+            return [f"{found} duplicated, more than {bound} that were under way"] if found > bound else []
+        at = {name: hosted_oracle.numbers(case.root / name) for name in case.destinations}
+        return [
+            f"{len(found) - len(set(found))} duplicated at {n}"
+            for n, found in at.items()
+            if len(set(found)) < len(found)
+        ]
+
+    def _goes_on(self) -> bool:
+        return super()._goes_on() and not (self.off and self.tally.faults)
+
 
 def harass(
-    name: str, root: Path, gateway: Gateway, kills: int, seed: int, say: Callable[[str], None] = lambda _: None
+    name: str,
+    root: Path,
+    gateway: Gateway,
+    kills: int,
+    seed: int,
+    *,
+    off: tuple[str, ...] = (),
+    say: Callable[[str], None] = lambda _: None,
 ) -> Found:
     """At least so many kills, a look after each, and the rest of the records."""
     options = dict(SCENES[name])
@@ -79,38 +110,43 @@ def harass(
     make: Callable[..., Hosted] = Through if through else Hosted
     case = make(root, gateway, records=2000 * kills + 5000, rate=400, **options)
     began = time.monotonic()
-    campaign = Arming(case, kills, seed, targets=targets)
+    campaign = Arming(case, kills, seed, targets=targets, off=off)
     if through:
         campaign.named = ("K7", "send", "sent", "K8", "done")
-    tally = campaign.run()
     found = Found(name, seed, ("plugin",) if through else ("files",) * len(case.destinations))
-    for what, n in tally.kills.items():
+    try:
+        faults = _to_the_end(campaign, off)
+    except (AssertionError, TimeoutError) as e:
+        faults = [*campaign.tally.faults, str(e)[-1500:]]
+    for what, n in campaign.tally.kills.items():
         point = what.rpartition(" at ")[2] if what.startswith("engine at ") else ""
         found.blows[point or WHAT.get(what, what)] += n
         at = next((name for name in ("K12", "K13") if name in what), point)
         if at in STEPS:
             found.steps[STEPS[at]] += n
     found.lives = case.runs
-    faults = list(tally.faults)
-    case.armed = None
-    if tally.ended is not None:
-        faults.append(f"an engine ended by itself, with {tally.ended.returncode}: {tally.ended.err[-1500:]}")
-    else:
-        until(lambda: not case.of_kind("host"), "hosts to end", lambda: str(case.processes()))
-        case.records = max([1, *case.logged(), *case.heard().settled])  # it need not go on to the end
-        case.finish(**({"arguments": ("--once", "--idle", "1")} if through else {}))
-        case.records = max(case.logged())  # a host that was killed had written more than it could say was durable
-        faults += case.faults()
-        if isinstance(case, Through):
-            found.repeated = case.duplicates()
-            if found.repeated > found.kills * case.at_once:
-                faults.append(f"{found.repeated} duplicated, more than was under way")
+    found.repeated = case.duplicates() if isinstance(case, Through) else 0
     found.stories = faults
     found.faults = Counter(kind_of(fault) for fault in faults)
-    found.records = case.records
+    found.records = max(case.heard().settled, default=0)
     found.seconds = time.monotonic() - began
     say(f"{name}: {found.kills} kills in {found.seconds:.0f} s")
     return found
+
+
+def _to_the_end(campaign: Arming, off: tuple[str, ...]) -> list[str]:
+    """What is wrong, after all kills and with all that the log has delivered."""
+    tally, case = campaign.run(), campaign.case
+    if tally.ended is not None:
+        return [*tally.faults, f"an engine ended by itself, with {tally.ended.returncode}: {tally.ended.err[-1500:]}"]
+    if tally.faults and off:
+        return tally.faults
+    case.armed = Armed(off=off) if off else None
+    until(lambda: not case.of_kind("host"), "hosts to end", lambda: str(case.processes()))
+    case.records = max([1, *case.logged(), *case.heard().settled])  # it need not go on to the end
+    case.finish(off=off, **({"arguments": ("--once", "--idle", "1")} if isinstance(case, Through) else {}))
+    case.records = max(case.logged())  # a host that was killed had written more than it could say was durable
+    return [*tally.faults, *case.faults(), *campaign.repeated()]
 
 
 def kind_of(fault: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ FAULTS = (
     "does not go on",
     "other",
 )
+# As the contract numbers them: all but K20, a reload, which there is not.
+POINTS = [*(f"K{n}" for n in range(1, 7)), "K6a", "K7", "K7a", *(f"K{n}" for n in range(8, 26) if n != 20)]
 WHERE = {
     "files": "`files`",
     "lines": "`lines`",
@@ -47,6 +50,18 @@ class Control:
 
 
 def page(command: str, founds: Sequence[Found], controls: Sequence[Control], minutes: float) -> str:
+    parts = (
+        _campaigns(command, founds, minutes) if founds else [f"`{command}`: controls alone, in {minutes:.0f} minutes."]
+    )
+    if controls:
+        parts += ["## Controls", _controls(controls)]
+    stories = [f"- {f.scene}, seed {f.seed}: {story}" for f in founds for story in f.stories]
+    if stories:
+        parts += ["## What was found", "\n".join(stories)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _campaigns(command: str, founds: Sequence[Found], minutes: float) -> list[str]:
     kills = sum(found.kills for found in founds)
     faults = _sum(found.faults for found in founds)
     parts = [
@@ -64,17 +79,24 @@ def page(command: str, founds: Sequence[Found], controls: Sequence[Control], min
     missed = sorted(set(STEPS.values()) - set().union(*(f.steps for f in founds)))
     parts.append(f"Steps that no kill has hit: {', '.join(missed)}." if missed else "Every step was hit.")
     parts += ["## By what was done to it", _table(by_scene, _done, [])]
-    if controls:
-        parts += ["## Controls", _controls(controls)]
-    stories = [f"- {f.scene}, seed {f.seed}: {story}" for f in founds for story in f.stories]
-    if stories:
-        parts += ["## What was found", "\n".join(stories)]
-    return "\n\n".join(parts) + "\n"
+    parts += ["## By kill point of the contract", _points(_sum([*(f.steps for f in founds), *map(_done, founds)]))]
+    return parts
 
 
 def red(control: Control) -> bool:
     """Found by what it does: an error of the laboratory itself is none of that."""
     return bool(control.elsewhere) or (control.found is not None and bool(control.found.faults.keys() - {"other"}))
+
+
+def _points(counts: Counter[str]) -> str:
+    """The names in both tables begin with these, or have them in brackets."""
+    hits: Counter[str] = Counter()
+    for name, n in counts.items():
+        for point in re.findall(r"\bK\d+a?\b", name):
+            hits[point] += n
+    missed = [point for point in POINTS if not hits[point]]
+    said = ", ".join(f"{point} {hits[point]}" for point in POINTS)
+    return f"{said}. " + (f"**Not hit: {', '.join(missed)}.**" if missed else "Every one was hit.")
 
 
 def _done(found: Found) -> Counter[str]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.lab import campaign, controls, hosted, scenes
+from tests.lab import blows, campaign, controls, hosted, scenes
 from tests.lab.campaign import Found
 from tests.support import delta, zygote
 from tests.support.harness import Gateway, end_children
@@ -56,6 +56,10 @@ class Piece:
     def control(self) -> str:
         return self.off or self.broken
 
+    @property
+    def switched(self) -> tuple[str, ...]:
+        return tuple(self.off.split("+")) if self.off else ()
+
 
 def pieces(kills: int, seed: int, only: Iterable[str] = ()) -> list[Piece]:
     """All scenes, each with its share and at least one kill; or `only` some. First one campaign of each, then the second ones."""
@@ -81,27 +85,28 @@ def run(piece: Piece, root: Path, gateway: Gateway, servers: scenes.Servers, say
     folder = root / f"{piece.scene}-{piece.seed}{'-' + piece.control.replace(' ', '-') if piece.control else ''}"
     shutil.rmtree(folder, ignore_errors=True)
     if piece.scene in hosted.SCENES:
-        found = hosted.harass(piece.scene, folder, gateway, piece.kills, piece.seed, say)
+        found = hosted.harass(piece.scene, folder, gateway, piece.kills, piece.seed, off=piece.switched, say=say)
     else:
         scene = scenes.scene(piece.scene, folder, gateway, servers, piece.seed)
-        if piece.control:
-            found = campaign.harass(
-                scene,
-                piece.scene,
-                piece.kills,
-                draw=lambda scene: controls.draw(scene, piece.control),
-                off=tuple(piece.off.split("+")) if piece.off else (),
-                broken=piece.broken,
-                until_red=True,
-                say=say,
-            )
-        else:
-            found = campaign.harass(scene, piece.scene, piece.kills, say=say)
+        found = campaign.harass(
+            scene,
+            piece.scene,
+            piece.kills,
+            draw=(lambda scene: controls.draw(scene, piece.control)) if piece.control else blows.draw,
+            off=piece.switched,
+            broken=piece.broken,
+            until_red=bool(piece.control),
+            say=say,
+        )
     if found.clean or piece.control:
         shutil.rmtree(folder, ignore_errors=True)
     else:
         found.stories.append(f"everything is left in {folder}")
     return found
+
+
+def failed(piece: Piece, why: str) -> Found:
+    return Found(piece.scene, piece.seed, (), stories=[why], faults=Counter({"other": 1}))
 
 
 def to_json(found: Found) -> str:
@@ -129,8 +134,7 @@ def main(root: Path) -> None:
                 try:
                     found = run(piece, root, gateway, servers, lambda words: print(words, file=sys.stderr, flush=True))
                 except Exception:  # a fault of the laboratory, or one that it did not expect
-                    story = f"the campaign itself failed: {traceback.format_exc()[-3000:]}"
-                    found = Found(piece.scene, piece.seed, (), stories=[story], faults=Counter({"other": 1}))
+                    found = failed(piece, f"the campaign itself failed: {traceback.format_exc()[-3000:]}")
                 found = replace(found, seconds=time.monotonic() - began)
                 print(to_json(found), file=said, flush=True)
         finally:

@@ -246,9 +246,12 @@ class Campaign:
 
     def run(self) -> Tally:
         self._chance = random.Random(self.seed)
-        while self.tally.counted < self.kills and self.tally.ended is None:
+        while self._goes_on():
             self._engine()
         return self.tally
+
+    def _goes_on(self) -> bool:
+        return self.tally.counted < self.kills and self.tally.ended is None
 
     def _engine(self) -> None:
         """One life of the engine. Its end is decided at its start: a point, or some moment after some kills of others."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+
+import pytest
 
 from tests.lab import controls, report, work
+from tests.lab.__main__ import labour
 from tests.lab.campaign import STEPS, Found
 from tests.lab.report import Control
 
@@ -34,6 +38,25 @@ def test_a_step_that_was_missed_is_named() -> None:
     assert "K9 dead letters" in page
     whole = _found(steps=Counter(STEPS.values()))
     assert "Every step was hit." in report.page("", [whole], [], 1)
+
+
+def test_every_kill_point_of_the_contract_is_counted_and_one_that_was_missed_is_named() -> None:
+    page = report.page("", [_found(blows=Counter({"K5 user code kills the engine": 2, "K7": 3}))], [], 1)
+    assert "K4 0, K5 2, K6 0, K6a 0, K7 3, K7a 0" in page
+    assert "**Not hit: K1, K2, K3, K4, K6, K6a, K7a, K8" in page
+    assert "K20" not in page
+    everything = Counter(dict.fromkeys(report.POINTS, 1))
+    assert "Every one was hit." in report.page("", [_found(steps=everything)], [], 1)
+
+
+def test_a_worker_that_ends_is_a_fault_of_its_piece_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    pieces = work.pieces(2, 1, ["files", "lines"])
+    found = dict(labour(pieces, tmp_path, 1))
+    assert found.keys() == set(pieces)
+    assert all(f.faults == Counter(other=1) and "log.txt" in f.stories[0] for f in found.values())
 
 
 def test_a_fault_is_told_with_its_story() -> None:
