@@ -267,7 +267,7 @@ def torn_ledger(scene: Scene) -> Blow:
 
 def changed_input(scene: Scene) -> Blow:
     """A file is another one when it is read than it was when it was taken. The engine says so, and the file comes back."""
-    way = scene.chance.choice(["grown", "cut", "gone"])
+    way = scene.chance.choice(["grown", "cut", "gone", "another"])
 
     def strike(scene: Scene, running: Running) -> Ended:
         ended = running.wait()
@@ -276,7 +276,8 @@ def changed_input(scene: Scene) -> Blow:
         if way == "gone":
             path.unlink()
         else:
-            path.write_bytes(content + b"more\n" if way == "grown" else content[:-5])
+            ways = {"grown": content + b"more\n", "cut": content[:-5], "another": content.replace(b"x", b"y")}
+            path.write_bytes(ways[way])
         second = scene.run()
         assert second.returncode != 0 or not ended.killed, f"a file that was {way} was read"
         aside = scene.root / "aside"

@@ -111,7 +111,8 @@ def harass(
             found.blows[struck.what] += 1
             found.clock += blow.clock
             if blow.kills:
-                found.steps[STEPS.get(struck.step, struck.step)] += 1
+                step = STEPS.get(struck.step, struck.step)
+                found.steps[step.partition(" (K7a")[0] if blow.alone else step] += 1  # its tasks died with it
         else:
             found.uncounted += 1
         if found.lives % 5 == 0 or struck.counted:

@@ -49,7 +49,6 @@ OFF = {
     "receipt+delta-note": Control("delta", "K8"),
     "queue-tail": Control("queue", "K6a"),
     "compaction-hold": Control("chained", "K15"),
-    "compaction-cover": Control("chained", "K15"),
     "kafka-tail": Control("kafka", "K6a"),
     "log-cut": Control("host"),
     "resend": Control("host"),

@@ -27,7 +27,13 @@ SCENES: dict[str, dict[str, Any]] = {
         "destinations": ("out", "two", "three"),
         "targets": ("engine", "host", "program", "all"),
     },
-    "plugin": {"through": True, "program": True, "targets": ("engine", "host", "program", "all")},
+    "plugin": {
+        "through": True,
+        "program": True,
+        "at_once": 25,
+        "rules": "slow:50ms",  # it has written, and not answered: most kills are in there
+        "targets": ("engine", "engine", "host", "program", "all"),
+    },
 }
 # What a host of a source may be told to do: each time it is started anew, until it has done so once.
 ARMED = (
@@ -60,6 +66,8 @@ KINDS = {
 class Arming(Campaign):
     """In three of ten lives of the engine the host dies at a point of its log, too. Where a safeguard is off the first fault ends it."""
 
+    _looked = (0, 0)  # kills and duplicates
+
     def _engine(self) -> None:
         before = self.case.deaths
         armed, what = Armed(), ""
@@ -80,8 +88,12 @@ class Arming(Campaign):
         """Nothing is anywhere twice; a destination at least once may have been sent a batch again when somebody was killed."""
         case = self.case
         if isinstance(case, Through):
-            found, bound = case.duplicates(), (self.tally.counted + case.deaths) * case.at_once
-            return [f"{found} duplicated, more than {bound} that were under way"] if found > bound else []
+            before, self._looked = self._looked, (self.tally.counted + case.deaths, case.duplicates())
+            kills, found = (now - then for now, then in zip(self._looked, before, strict=True))
+            bound = (kills + 1) * case.at_once  # of the kill before, too: what it hit may have been sent again since
+            return (
+                [f"{found} duplicated by {kills} kills, more than {bound} that were under way"] if found > bound else []
+            )
         at = {name: hosted_oracle.numbers(case.root / name) for name in case.destinations}
         return [
             f"{len(found) - len(set(found))} duplicated at {n}"
@@ -112,7 +124,7 @@ def harass(
     began = time.monotonic()
     campaign = Arming(case, kills, seed, targets=targets, off=off)
     if through:
-        campaign.named = ("K7", "send", "sent", "K8", "done")
+        campaign.named, campaign.begun = ("K7", "send", "sent", "K8", "done"), "send"
     found = Found(name, seed, ("plugin",) if through else ("files",) * len(case.destinations))
     try:
         faults = _to_the_end(campaign, off)

@@ -52,6 +52,7 @@ class Account:
     acked: int = 0
     totals: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)  # delivered, filtered, dead, discarded
     pending: int = 0  # batches that were begun and are not done
+    letters: dict[str, int] | None = None  # dead letters that are listed, by destination; '': for all of them
 
     @classmethod
     def of(cls, state: Path, pipeline: str) -> Account:
@@ -67,11 +68,13 @@ class Account:
             lanes = "JOIN lane ON lane.id = total.lane WHERE pipeline = ?"
             rows = db.execute(f"SELECT destination, {sums} FROM total {lanes} GROUP BY 1", [pipeline]).fetchall()
             [(pending,)] = db.execute("SELECT count(*) FROM snapshot WHERE state IN ('open', 'prepared')").fetchall()
+            lanes = "JOIN lane ON lane.id = nack.lane WHERE pipeline = ?"
+            letters = db.execute(f"SELECT destination, count(*) FROM nack {lanes} GROUP BY 1", [pipeline]).fetchall()
         except sqlite3.OperationalError:  # it died before there were tables
             return cls()
         finally:
             db.close()
-        return cls(read, acked, {name: tuple(more) for name, *more in rows}, pending)
+        return cls(read, acked, {name: tuple(more) for name, *more in rows}, pending, dict(letters))
 
 
 @dataclass
@@ -135,9 +138,13 @@ def judge(
     due = [i for i, fate in tally.fates.items() if fate != "drop" and i not in settled]
     acked = set(list(tally.fates)[: account.acked])
     verdict.wrongly_acked = [i for i in due if (i in acked or i.partition(":")[0] in gone) and i not in between]
+    if account.letters is not None:
+        listed, dead = account.letters.get("", 0) + account.letters.get(name, 0), letters.total()
+        if listed < dead or (ended and listed > dead):  # it is listed before it is there
+            verdict.account.append(f"{listed} dead letters of {name} are listed, found {dead}")
     if ended:
         verdict.missing = due
-        verdict.account = list(_account(tally, account, name, found.total(), letters.total()))
+        verdict.account += _account(tally, account, name, found.total(), letters.total())
     return verdict
 
 

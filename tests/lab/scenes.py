@@ -7,6 +7,7 @@ import json
 import os
 import random
 import secrets
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -232,8 +233,11 @@ class Scene(Case):
         found = {}
         for sink in self.sinks:
             name = "queue" if self.chained else sink.name
-            letters = oracle.dead_letters(self.state, name)
-            chains = sink.chains()
+            try:
+                letters, chains = oracle.dead_letters(self.state, name), sink.chains()
+            except (ValueError, KeyError, struct.error) as e:  # rubbish where records were
+                found[sink.name] = Verdict(corrupted=[str(e)[:300]])
+                continue
             found[sink.name] = oracle.judge(
                 self.tally,
                 chains,

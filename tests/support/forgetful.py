@@ -10,6 +10,7 @@ import errno
 import os
 import random
 import shutil
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -155,7 +156,11 @@ class Forgetful:
 
     def _look(self, folder: Folder, path: Path) -> None:
         names = {}
-        for name in sorted(os.listdir(path)):
+        try:
+            there = sorted(os.listdir(path))
+        except FileNotFoundError:
+            there = []  # another thread has removed it meanwhile
+        for name in there:
             try:
                 node = names[name] = self._node(path / name)
             except OSError as e:
@@ -185,7 +190,7 @@ class Forgetful:
         key = _key(os.fstat(fd))
         known = self._nodes.get(key)
         if known is None:
-            known = self._nodes[key] = Folder(fd) if path.is_dir() else File(fd)
+            known = self._nodes[key] = Folder(fd) if stat.S_ISDIR(os.fstat(fd).st_mode) else File(fd)
         else:
             os.close(fd)
         return known
@@ -196,14 +201,15 @@ class Forgetful:
         """Makes the folder anew. All files are made again, so that whoever still holds the old ones does no harm."""
         with self._lock:
             self.look()
-            for path in self.root.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            while paths := list(self.root.iterdir()):  # a task that lives on may be at work in there
+                for path in paths:
+                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
             made: dict[File, Path] = {}
 
             def make(folder: Folder, at: Path) -> None:
                 for name, node in names(folder).items():
                     if isinstance(node, Folder):
-                        (at / name).mkdir()
+                        (at / name).mkdir(exist_ok=True)
                         self._again(node, at / name)
                         make(node, at / name)
                     elif node in made:

@@ -241,6 +241,7 @@ class Campaign:
     seed: int
     targets: Sequence[str] = ("engine", "host", "all")
     named: Sequence[str] = tuple(NAMED)
+    begun: str = "K2"  # what it is killed after
     off: tuple[str, ...] = ()
     tally: Tally = field(default_factory=Tally)
 
@@ -265,9 +266,9 @@ class Campaign:
             self._count(f"engine at {point}", running.wait())
             return
         seen = 0
-        while running.await_point("K2", times=seen + chance.choice([1, 2, 3])):
+        while running.await_point(self.begun, times=seen + chance.choice([1, 2, 3])):
             time.sleep(chance.random() * 0.5)
-            seen = running.reached("K2")
+            seen = running.reached(self.begun)
             if target in ("engine", "all"):
                 break
             if hit := self.case.of_kind(target):

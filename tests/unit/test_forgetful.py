@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -249,6 +251,33 @@ def test_a_killed_process_leaves_its_bytes_to_a_later_power_cut(root: Path) -> N
     fs.fsync_folder(root)
     disk.crash(forget)
     assert held(root) == {"a": b"a", "new": b""}
+    disk.close()
+
+
+def test_a_look_beside_threads_that_rename_and_remove_is_no_fault_of_theirs(root: Path) -> None:
+    disk = Forgetful(root)
+    ended = threading.Event()
+
+    def work(n: int) -> None:
+        while not ended.is_set():
+            deep = root / f"{n}" / "a" / "b"
+            deep.mkdir(parents=True)
+            (deep / "file").write_bytes(b"x")
+            (deep / "file").rename(root / f"{n}.out")
+            shutil.rmtree(root / f"{n}")
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(300):
+            disk.look()
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    disk.crash(keep)
+    assert set(held(root)) <= {"0.out", "1.out", "0/a/b/file", "1/a/b/file"}
     disk.close()
 
 

@@ -49,6 +49,8 @@ def test_each_kind_of_fault_is_seen_and_named() -> None:
     assert kinds(look(account=short)) == {"account"}
     assert kinds(look(account=Account(5, 5, WHOLE.totals, pending=1))) == {"account"}
     assert kinds(look(account=Account(5, 4, WHOLE.totals))) == {"account"}
+    assert kinds(look(account=Account(5, 5, WHOLE.totals, letters={"": 1, "other": 7}))) == set()
+    assert kinds(look(account=Account(5, 5, WHOLE.totals, letters={"other": 1}))) == {"account"}
 
 
 def test_a_record_that_a_filter_drops_or_a_processor_refuses_must_not_arrive() -> None:
