@@ -107,6 +107,9 @@ def labour(pieces: Iterable[Piece], root: Path, jobs: int) -> Iterable[tuple[Pie
     try:
         yield from _results(done, jobs)
     finally:
+        with suppress(queue.Empty):
+            while True:
+                waiting.get_nowait()  # a worker that is ended now is not started again
         for process in processes:
             process.terminate()
 
