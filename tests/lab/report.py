@@ -51,7 +51,9 @@ class Control:
 
 def page(command: str, founds: Sequence[Found], controls: Sequence[Control], minutes: float) -> str:
     parts = (
-        _campaigns(command, founds, minutes) if founds else [f"`{command}`: controls alone, in {minutes:.0f} minutes."]
+        _campaigns(command, founds, minutes)
+        if founds
+        else [f"`{command}`: no kills but those of the controls, in {minutes:.0f} minutes."]
     )
     if controls:
         parts += ["## Controls", _controls(controls)]
