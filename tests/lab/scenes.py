@@ -105,10 +105,13 @@ ORDER = Path(__file__).with_name("kill")
 @processor
 def passes(r: Record) -> Record | Reject:
     """Kills whom the file says, once: the engine, or the process that this runs in. Of what has luck it refuses some, each time others."""
-    if ORDER.exists():
-        pid = int(ORDER.read_text() or os.getpid())
-        ORDER.unlink()
-        os.kill(pid, signal.SIGKILL)
+    mine = ORDER.with_name(f"kill-{os.getpid()}")
+    try:
+        ORDER.rename(mine)
+    except FileNotFoundError:
+        pass  # there is none, or another worker was faster
+    else:
+        os.kill(int(mine.read_text() or os.getpid()), signal.SIGKILL)
     if ":luck:" in str(r.after) and random.random() < 0.3:
         return Reject("no luck")
     return r
