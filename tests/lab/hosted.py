@@ -150,7 +150,10 @@ def _to_the_end(campaign: Arming, off: tuple[str, ...]) -> list[str]:
     """What is wrong, after all kills and with all that the log has delivered."""
     tally, case = campaign.run(), campaign.case
     if tally.ended is not None:
-        return [*tally.faults, f"an engine ended by itself, with {tally.ended.returncode}: {tally.ended.err[-1500:]}"]
+        return [
+            *tally.faults,
+            f"an engine ended by itself, with {tally.ended.returncode}: {tally.ended.out[-1500:]}{tally.ended.err[-500:]}",
+        ]
     if tally.faults and off:
         return tally.faults
     case.armed = Armed(off=off) if off else None

@@ -141,7 +141,13 @@ def _controls(controls: Sequence[Control]) -> str:
         if found is None:
             rows.append([control.what, "", f"not looked for here; red in {control.elsewhere}"])
         elif red(control):
-            rows.append([control.what, control.scene, f"found after {found.kills} kills: {', '.join(found.faults)}"])
+            rows.append(
+                [
+                    control.what,
+                    control.scene,
+                    f"found after {found.kills} kill{'' if found.kills == 1 else 's'}: {', '.join(found.faults)}",
+                ]
+            )
         else:
             rows.append([control.what, control.scene, f"**not found in {found.kills} kills**"])
     return _lines(["what is broken", "scene", "result"], rows)
