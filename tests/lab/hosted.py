@@ -48,6 +48,7 @@ WHAT = {
     "all": "engine, hosts and programs at once",
 }
 KINDS = {
+    "ended by itself|waited for": STUCK,
     "missing": "missing",
     "duplicated": "duplicated",
     "there twice": "duplicated",
@@ -59,7 +60,6 @@ KINDS = {
     "heard": "wrongly acked",
     "acked": "wrongly acked",
     "Lost": "corrupted",
-    "ended by itself|waited for": STUCK,
 }
 
 

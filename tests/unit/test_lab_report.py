@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import controls, report, work
+from tests.lab import controls, hosted, report, work
 from tests.lab.__main__ import labour
 from tests.lab.campaign import STEPS, Found
 from tests.lab.report import Control
@@ -94,3 +94,16 @@ def test_every_safeguard_is_missed_here_or_has_a_control_among_the_tests() -> No
 def test_what_a_worker_found_comes_back_as_it_was() -> None:
     found = _found(faults=Counter(missing=1), stories=["x"])
     assert work.from_json(work.to_json(found)) == found
+
+
+def test_what_a_hosted_campaign_says_is_of_a_kind_of_the_page() -> None:
+    said = {
+        'an engine ended by itself, with 1: {"acked": 5, "error": "[log.damaged]"}': "does not go on",
+        "waited for hosts to end": "does not go on",
+        "3 are not at out, and the source was told so: [1, 2, 3]": "wrongly acked",
+        "75 duplicated by 1 kills, more than 50 that were under way": "duplicated",
+        "out: 2 missing": "missing",
+        "something else": "other",
+    }
+    assert {words: hosted.kind_of(words) for words in said} == said
+    assert set(hosted.KINDS.values()) <= set(report.FAULTS)
