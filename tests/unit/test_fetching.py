@@ -58,16 +58,15 @@ def test_without_a_place_for_the_lock_nobody_waits(tmp_path: Path, monkeypatch: 
 
 
 def test_a_stop_does_not_wait_for_somebody_who_fetches(tmp_path: Path, other: FileLock) -> None:
-    begun, ended = threading.Event(), threading.Event()
+    begun, ended, unwanted = threading.Event(), threading.Event(), threading.Event()
 
     def start(_: object) -> None:
         begun.set()
-        with fetching.alone([PACKAGE], str(tmp_path / "ivy")):
+        with fetching.alone([PACKAGE], str(tmp_path / "ivy"), unwanted.is_set):
             ended.set()
 
-    starting = Starting(start)  # type: ignore[arg-type]
+    starting = Starting(start, unwanted)  # type: ignore[arg-type]
     assert begun.wait(10)
+    assert not ended.wait(0.2)
     assert starting.wait(lambda: True) is None
-    assert not ended.is_set()
-    other.release()
-    assert ended.wait(10)
+    assert ended.is_set()

@@ -95,13 +95,15 @@ LATER = (
 
 
 class Starting:
-    """Spark on its way up, in a thread of its own: there is enough to do meanwhile."""
+    """Spark on its way up, in a thread of its own: there is enough to do meanwhile. `unwanted` is set when nobody waits for it any more."""
 
-    def __init__(self, start: Callable[[Callable[[Jvm], None]], SparkSession]) -> None:
+    def __init__(
+        self, start: Callable[[Callable[[Jvm], None]], SparkSession], unwanted: threading.Event | None = None
+    ) -> None:
         self._jvm: Jvm | None = None
         self._spark: SparkSession | None = None
         self._error: BaseException | None = None
-        self._unwanted = False
+        self._unwanted = unwanted or threading.Event()
         self._thread = threading.Thread(target=self._run, args=(start,), name="spark", daemon=True)
         self._thread.start()
 
@@ -113,7 +115,7 @@ class Starting:
 
     def _launched(self, jvm: Jvm) -> None:
         self._jvm = jvm
-        if self._unwanted:
+        if self._unwanted.is_set():
             jvm.end()
 
     def wait(self, given_up: Callable[[], bool]) -> SparkSession | None:
@@ -130,10 +132,8 @@ class Starting:
 
     def abandon(self) -> None:
         """Does nothing to a Spark that was handed out."""
-        self._unwanted = True
-        if self._jvm is None:
-            return  # it may wait for its turn to fetch packages; `_launched` ends what comes then
-        if self._thread.is_alive():
+        self._unwanted.set()
+        if self._thread.is_alive() and self._jvm is not None:
             self._jvm.end()
         self._thread.join()
         if self._spark is not None:
@@ -154,7 +154,9 @@ def begin(
     """Starts Spark beside what the caller does next. Where there are Python stages, `python` are the modules they need, and a
     worker is made ready, too. `packages`: what connectors need."""
     more: dict[str, Any] = {"secrets": secrets, "python": python, "packages": packages}
-    return Starting(lambda tell: start(master, conf, log_file, **more, launched=tell))
+    unwanted = threading.Event()
+    more["given_up"] = unwanted.is_set
+    return Starting(lambda tell: start(master, conf, log_file, **more, launched=tell), unwanted)
 
 
 def start(
@@ -167,6 +169,7 @@ def start(
     python: Collection[str] = (),
     packages: Collection[Package] = (),
     launched: Callable[[Jvm], None] = lambda _: None,
+    given_up: Callable[[], bool] = lambda: False,
 ) -> SparkSession:
     """Starts Spark for this process. What the JVM prints goes to `log_file`, without `secrets`; the variables these are in are
     not in the environment of the JVM and of what it starts.
@@ -190,7 +193,7 @@ def start(
     before = log_file.stat().st_size if log_file.exists() else 0
     wanted = settings.get(java_packages.PACKAGES, "")
     try:
-        with fetching.alone(filter(None, wanted.split(",")), settings.get("spark.jars.ivy", "")):
+        with fetching.alone(filter(None, wanted.split(",")), settings.get("spark.jars.ivy", ""), given_up):
             with _log(log_file, secrets) as log:
                 jvm = Jvm(settings, _environment(secrets), log, log_file)
             launched(jvm)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,13 +17,14 @@ IVY = ".ivy2.5.2"  # in the user's home, of the Spark that we know; with another
 
 
 @contextmanager
-def alone(coordinates: Iterable[str], ivy: str = "") -> Iterator[None]:
-    """Waits for whoever fetches, unless all of it is there. `ivy`: another folder for the cache, as `spark.jars.ivy` names it."""
+def alone(coordinates: Iterable[str], ivy: str = "", given_up: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Waits for whoever fetches, unless all of it is there or nobody wants it any more. `ivy`: another folder for the cache, as
+    `spark.jars.ivy` names it."""
     jars = (Path(ivy) if ivy else Path.home() / IVY) / "jars"
     if all((jars / _file(name)).exists() for name in coordinates):
         yield
         return
-    lock = _taken()
+    lock = _taken(given_up)
     try:
         yield
     finally:
@@ -37,11 +38,11 @@ def _file(coordinate: str) -> str:
     return f"{group}_{name}-{version}.jar"
 
 
-def _taken() -> FileLock | None:
-    """None where there is no place for it: then nobody waits."""
+def _taken(given_up: Callable[[], bool]) -> FileLock | None:
+    """None where there is no place for it, or no use."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
     lock = FileLock(folder / "packages.lock")
-    while True:
+    while not given_up():
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock.take()
@@ -51,3 +52,4 @@ def _taken() -> FileLock | None:
             return None
         else:
             return lock
+    return None
