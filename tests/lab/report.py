@@ -81,7 +81,7 @@ def _campaigns(command: str, founds: Sequence[Found], minutes: float) -> list[st
     missed = sorted(set(STEPS.values()) - set().union(*(f.steps for f in founds)))
     parts.append(f"Steps that no kill has hit: {', '.join(missed)}." if missed else "Every step was hit.")
     parts += ["## By what was done to it", _table(by_scene, _done, [])]
-    parts += ["## By kill point of the contract", _points(_sum([*(f.steps for f in founds), *map(_done, founds)]))]
+    parts += ["## By kill point of the contract", _points(_sum(f.steps for f in founds), _sum(map(_done, founds)))]
     return parts
 
 
@@ -90,12 +90,14 @@ def red(control: Control) -> bool:
     return bool(control.elsewhere) or (control.found is not None and bool(control.found.faults.keys() - {"other"}))
 
 
-def _points(counts: Counter[str]) -> str:
-    """The names in both tables begin with these, or have them in brackets."""
+def _points(steps: Counter[str], done: Counter[str]) -> str:
+    """Named in the lines of both tables; what is a step is counted there alone."""
     hits: Counter[str] = Counter()
-    for name, n in counts.items():
-        for point in re.findall(r"\bK\d+a?\b", name):
-            hits[point] += n
+    named = re.compile(r"\bK\d+a?\b")
+    of_steps = set(named.findall(" ".join(STEPS.values())))
+    for counts, skipped in ((steps, set()), (done, of_steps)):
+        for name, n in counts.items():
+            hits.update(dict.fromkeys(set(named.findall(name)) - skipped, n))
     missed = [point for point in POINTS if not hits[point]]
     said = ", ".join(f"{point} {hits[point]}" for point in POINTS)
     return f"{said}. " + (f"**Not hit: {', '.join(missed)}.**" if missed else "Every one was hit.")

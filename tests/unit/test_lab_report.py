@@ -41,12 +41,15 @@ def test_a_step_that_was_missed_is_named() -> None:
 
 
 def test_every_kill_point_of_the_contract_is_counted_and_one_that_was_missed_is_named() -> None:
-    page = report.page("", [_found(blows=Counter({"K5 user code kills the engine": 2, "K7": 3}))], [], 1)
+    blows = Counter({"K5 user code kills the engine": 2, "K7": 3, "host, K12 append torn": 1})
+    steps = Counter({"K7 prepared": 3, "K12 append to a log": 1})
+    page = report.page("", [_found(blows=blows, steps=steps)], [], 1)
     assert "K4 0, K5 2, K6 0, K6a 0, K7 3, K7a 0" in page
+    assert "K12 1," in page, "the step and what was done to reach it are one kill"
     assert "**Not hit: K1, K2, K3, K4, K6, K6a, K7a, K8" in page
     assert "K20" not in page
     everything = Counter(dict.fromkeys(report.POINTS, 1))
-    assert "Every one was hit." in report.page("", [_found(steps=everything)], [], 1)
+    assert "Every one was hit." in report.page("", [_found(steps=everything, blows=everything)], [], 1)
 
 
 def test_a_worker_that_ends_is_a_fault_of_its_piece_and_the_others_go_on(
